@@ -1,0 +1,181 @@
+#pragma once
+
+// The arithmetic of the engine: argument structs and the table of functions of one instruction-set
+// level. Kernels trust their arguments, never allocate, never throw; the caller checks shapes.
+// Every function of every level agrees with the scalar level within the tolerance stated in
+// tests/kernels/tolerance.hpp.
+//
+// Packed weights. A matrix W [rows, cols] (rows are outputs) is stored as ceil(rows / 16) panels of
+// 16 rows; missing rows are zero. Inside a panel columns run outermost:
+//   f32, f16   [cols][16]
+//   bf16       [ceil(cols / 2)][16][2]: two neighbouring columns of a row side by side, as the bf16
+//   dot product and the
+//              AMX tiles want them; an odd last column is followed by zero
+//   fp8        per block of block_cols columns: 16 f32 scales, then [block][16] bytes (e4m3fn)
+//   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
+//   even column
+// A panel is contiguous, so a matrix-vector product streams it once from start to end.
+//
+// Order of summation. Each output element is one chain of fused multiply-adds over ascending
+// columns (bf16 dot product: over ascending pairs; fp8 and mxfp4: a chain per scale block, then one
+// multiply-add with the scale). It does not depend on the number of rows in the batch, on the tile
+// shape or on the thread, so a level gives the same bits for any batch.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace moe::kernels {
+
+enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
+inline constexpr int kNumIsas = 4;
+
+enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kFp8, kMxfp4 };
+
+enum class ActivationFormat : std::uint8_t {
+  kF32,
+  kBf16,  // activations are rounded to bf16 before the product; sums stay in f32. Only with bf16
+          // weights.
+};
+
+inline constexpr std::int64_t kPanelRows = 16;
+inline constexpr std::int64_t kMxfp4Group = 32;
+
+// A checkpoint matrix before packing: see moe::model::MatrixView for the addressing, which this
+// repeats in kernel terms.
+struct SourceMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* data = nullptr;
+  std::int64_t row_stride = 0;  // elements; mxfp4: bytes
+  std::int64_t col_stride = 1;  // elements; mxfp4: unused
+  const std::byte* scales =
+      nullptr;  // fp8: f32 (unaligned) [ceil(rows/block_rows), scale_row_stride]; mxfp4: e8m0 bytes
+  std::int64_t scale_row_stride = 0;
+  std::int64_t block_rows = 0;  // fp8
+  std::int64_t block_cols = 0;  // fp8
+};
+
+// A view of packed panels. Panel p starts at data + p * panel_stride_bytes.
+struct PackedMatrix {
+  const std::byte* data = nullptr;
+  WeightFormat format = WeightFormat::kF32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t block_cols = 0;  // fp8
+  std::int64_t panel_stride_bytes = 0;
+};
+
+// Bytes of one packed panel of `cols` columns (a multiple of 64).
+[[nodiscard]] std::int64_t panel_bytes(WeightFormat format, std::int64_t cols,
+                                       std::int64_t block_cols) noexcept;
+
+// Packs panel `panel_idx` of the source into `out` (panel_bytes long).
+void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept;
+
+// y[i][r] = sum_c W[r][c] * x[i][c] + bias[r] for i < num_rows and the outputs of panels
+// [panel_begin, panel_end).
+struct GemmArgs {
+  PackedMatrix weight;
+  std::int64_t panel_begin = 0;
+  std::int64_t panel_end = 0;
+  ActivationFormat activation_format = ActivationFormat::kF32;
+  const void* x = nullptr;    // f32 or bf16 rows of weight.cols elements, 64-byte aligned base
+  std::int64_t x_stride = 0;  // elements
+  const std::int32_t* x_rows =
+      nullptr;  // row i of the product reads row x_rows[i] of x; null: row i
+  std::int64_t num_rows = 0;
+  const float* bias = nullptr;  // [rows] or null
+  float* y = nullptr;  // row i at y + i * y_stride; outputs beyond weight.rows are not written
+  std::int64_t y_stride = 0;
+};
+
+enum class GluKind : std::uint8_t { kSilu, kGptOss };
+
+// h[i][r] = glu(gate row r . x[i] + gate_bias[r], up row r . x[i] + up_bias[r]). The packed matrix
+// interleaves panels: panel 2p holds 16 rows of gate, panel 2p + 1 the same rows of up; weight.rows
+// = 2 * intermediate rounded up to panels.
+struct GateUpArgs {
+  PackedMatrix weight;
+  std::int64_t pair_begin = 0;  // pair p covers outputs [16 p, 16 p + 16)
+  std::int64_t pair_end = 0;
+  ActivationFormat activation_format = ActivationFormat::kF32;
+  const void* x = nullptr;
+  std::int64_t x_stride = 0;
+  const std::int32_t* x_rows = nullptr;
+  std::int64_t num_rows = 0;
+  GluKind glu = GluKind::kSilu;
+  float limit = 0.0F;  // kGptOss
+  float alpha = 0.0F;  // kGptOss
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  void* h = nullptr;  // f32 or bf16 (activation_format): what the down projection reads
+  std::int64_t h_stride = 0;
+  std::int64_t intermediate = 0;  // outputs r >= intermediate are not written
+};
+
+// Attention of `num_queries` consecutive queries of one sequence and one key/value head, for the
+// `num_heads` query heads that share it. out[q][h][0..v_dim) = sum_j softmax_j(scale * q . k_j,
+// plus the sink logit) v_j over the visible keys: query q (position first_position + q) sees keys
+// max(0, position - window + 1) .. position (window 0: from 0).
+struct AttentionArgs {
+  const float* q = nullptr;  // [num_queries][num_heads][k_dim] with the two strides below, elements
+  std::int64_t q_stride = 0;       // between queries
+  std::int64_t q_head_stride = 0;  // between heads
+  std::int64_t num_queries = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t first_position = 0;
+  std::int64_t window = 0;
+  const float* k = nullptr;  // key j at k + j * k_stride
+  std::int64_t k_stride = 0;
+  std::int64_t k_dim = 0;
+  const float* v = nullptr;
+  std::int64_t v_stride = 0;
+  std::int64_t v_dim = 0;
+  float scale = 1.0F;
+  const float* sinks = nullptr;  // [num_heads] or null
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t out_head_stride = 0;
+  float* scratch =
+      nullptr;  // attention_scratch_floats(...) floats, 64-byte aligned, one per thread
+};
+
+// Scratch for an AttentionArgs whose last query has position max_position.
+[[nodiscard]] std::int64_t attention_scratch_floats(std::int64_t num_heads,
+                                                    std::int64_t max_position,
+                                                    std::int64_t v_dim) noexcept;
+
+struct KernelTable {
+  Isa isa = Isa::kScalar;
+  void (*gemm)(const GemmArgs&) noexcept = nullptr;
+  void (*gemm_gate_up)(const GateUpArgs&) noexcept = nullptr;
+  void (*attention)(const AttentionArgs&) noexcept = nullptr;
+  // y = x / rms(x) * weight over n elements (mean of squares plus eps); x and y may be the same.
+  void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps,
+                   float* y) noexcept = nullptr;
+  // out[i] += scale * x[i]
+  void (*axpy)(float scale, const float* x, std::int64_t n, float* out) noexcept = nullptr;
+  // Round to nearest even.
+  void (*f32_to_bf16)(const float* x, std::int64_t n, std::uint16_t* out) noexcept = nullptr;
+  // sum of x[i] * y[i]
+  float (*dot)(const float* x, const float* y, std::int64_t n) noexcept = nullptr;
+};
+
+// The table of one level: what the level lacks comes from the next lower one. Null when the machine
+// cannot run it or the build does not have it.
+[[nodiscard]] const KernelTable* kernel_table(Isa isa) noexcept;
+
+// cpuid and XCR0 say that the machine can run the level.
+[[nodiscard]] bool isa_supported(Isa isa) noexcept;
+[[nodiscard]] Isa best_supported_isa() noexcept;
+
+// Runs every function of the level against the scalar one on small fixed inputs (well under 10 ms).
+// False: this machine computes wrong values at this level, which must then not be used. *failed
+// names the function.
+[[nodiscard]] bool self_test(Isa isa, const char** failed) noexcept;
+
+[[nodiscard]] const char* isa_name(Isa isa) noexcept;  // "avx512_bf16"
+[[nodiscard]] bool parse_isa(const char* name, Isa* isa) noexcept;
+
+}  // namespace moe::kernels

@@ -1,0 +1,55 @@
+#include "lib/base/aligned_buffer.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "lib/base/check.hpp"
+#include "lib/base/error.hpp"
+
+namespace moe {
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr std::size_t kPageBytes = 4096;
+
+}  // namespace
+
+// Anonymous mappings are zero-filled, page aligned, and given back to the system at once.
+AlignedBytes::AlignedBytes(std::int64_t size_bytes) {
+  MOE_CHECK(size_bytes >= 0);
+  size_ = static_cast<std::size_t>(size_bytes);
+  if (size_ == 0) return;
+  const bool huge = size_ >= kHugePageBytes;
+  const std::size_t unit = huge ? kHugePageBytes : kPageBytes;
+  mapped_ = (size_ + unit - 1) / unit * unit;
+  void* mapped =
+      ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    throw Error(ErrorCode::kRuntime,
+                fmt::format("could not allocate {} bytes of memory; close other programs or choose "
+                            "a smaller model, batch or context",
+                            size_));
+  }
+  if (huge) ::madvise(mapped, mapped_, MADV_HUGEPAGE);
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+AlignedBytes::AlignedBytes(AlignedBytes&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapped_(std::exchange(other.mapped_, 0)) {}
+
+AlignedBytes& AlignedBytes::operator=(AlignedBytes&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+AlignedBytes::~AlignedBytes() {
+  if (data_ != nullptr) ::munmap(data_, mapped_);
+}
+
+}  // namespace moe

@@ -1,0 +1,32 @@
+#pragma once
+
+// Checks of invariants: a failure is a bug of ours. The handler prints one line and aborts; tests
+// and lib/app may replace it (lib/app exits with 70).
+
+#include <source_location>
+
+namespace moe {
+
+using CheckFailureHandler = void (*)(const char* expression, const std::source_location& where);
+
+// Replaces the handler and returns the old one. The handler must not return.
+CheckFailureHandler set_check_failure_handler(CheckFailureHandler handler) noexcept;
+
+[[noreturn]] void fail_check(const char* expression, const std::source_location& where);
+
+}  // namespace moe
+
+#define MOE_CHECK(condition)                                          \
+  do {                                                                \
+    if (!(condition)) [[unlikely]] {                                  \
+      ::moe::fail_check(#condition, std::source_location::current()); \
+    }                                                                 \
+  } while (false)
+
+#ifdef NDEBUG
+#define MOE_DCHECK(condition) \
+  do {                        \
+  } while (false && (condition))
+#else
+#define MOE_DCHECK(condition) MOE_CHECK(condition)
+#endif

@@ -1,0 +1,125 @@
+#pragma once
+
+// A checkpoint seen as the model it holds: every weight as a logical matrix [out, in] or a vector,
+// whatever the files call it and however they lay it out (per expert, fused, transposed,
+// interleaved, quantised). Engines see only this; tensor names and layouts end here. Views point
+// into mapped files that the BoundModel keeps alive.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/model/config.hpp"
+#include "lib/model/dtype.hpp"
+
+namespace moe::model {
+
+enum class MatrixEncoding : std::uint8_t {
+  kPlain,     // dtype F32, F16 or BF16
+  kFp8Block,  // dtype F8_E4M3, value * scale[row / block_rows][col / block_cols]
+  kMxfp4,  // two values a byte, low nibble = even column; value * 2^(scale - 127), a scale per 32
+           // columns
+};
+
+// w[r][c], r < rows (outputs), c < cols (inputs). kPlain: element at data[r * row_stride + c *
+// col_stride], strides in elements. kFp8Block: the same with one-byte elements. kMxfp4: cols % 32
+// == 0, packed byte of (r, c) at data[r * row_stride + c / 2] (row_stride in bytes, col_stride
+// unused), its scale at scales[r * scale_row_stride + c / 32].
+struct MatrixView {
+  std::string name;  // as in the file, for messages
+  MatrixEncoding encoding = MatrixEncoding::kPlain;
+  Dtype dtype = Dtype::kBf16;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+  const float* fp8_scales =
+      nullptr;  // [ceil(rows/block_rows), scale_row_stride], may be unaligned: read with memcpy
+  const std::byte* mxfp4_scales = nullptr;
+  std::int64_t scale_row_stride = 0;
+  std::int32_t block_rows = 0;
+  std::int32_t block_cols = 0;
+
+  [[nodiscard]] bool empty() const { return data == nullptr; }
+};
+
+// v[i], i < size: element at data[i * stride] (elements).
+struct VectorView {
+  std::string name;
+  Dtype dtype = Dtype::kBf16;
+  std::int64_t size = 0;
+  const std::byte* data = nullptr;
+  std::int64_t stride = 1;
+
+  [[nodiscard]] bool empty() const { return data == nullptr; }
+};
+
+struct NormView {
+  VectorView weight;
+  VectorView bias;  // empty for RMS
+};
+
+// One gated feed-forward block: an expert, a shared expert or a dense MLP.
+struct FfnView {
+  MatrixView gate;                           // [intermediate, hidden]
+  MatrixView up;                             // [intermediate, hidden]
+  MatrixView down;                           // [hidden, intermediate]
+  VectorView gate_bias, up_bias, down_bias;  // empty unless has_expert_bias
+};
+
+struct AttentionView {
+  // GQA
+  MatrixView q, k, v, o;
+  VectorView q_bias, k_bias, v_bias, o_bias;
+  VectorView q_norm, k_norm;
+  VectorView sinks;  // [heads]
+  // MLA: q is used when q_lora_rank is 0
+  MatrixView q_a, q_b, kv_a,
+      kv_b;  // kv_a: [kv_lora + rope, hidden]; kv_b: [heads * (nope + v), kv_lora]
+  VectorView q_a_norm, kv_a_norm;
+};
+
+struct LayerView {
+  NormView input_norm;
+  NormView post_attention_norm;
+  AttentionView attention;
+  FfnView dense;                 // a dense layer
+  MatrixView router;             // [experts, hidden], never quantised
+  VectorView router_bias;        // has_logit_bias
+  VectorView correction_bias;    // has_correction_bias
+  std::vector<FfnView> experts;  // num_experts
+  FfnView shared;                // shared_intermediate_size > 0
+  VectorView shared_gate;        // [hidden]
+};
+
+class TensorFiles;  // the mapped files; lib/model/tensor_files.hpp
+
+struct BoundModel {
+  ModelConfig config;
+  MatrixView embedding;  // [vocab, hidden]; may have more rows than vocab_size
+  NormView final_norm;
+  MatrixView lm_head;  // the embedding itself when tied
+  VectorView lm_head_bias;
+  std::vector<LayerView> layers;
+  std::vector<std::string> ignored_tensors;  // "name (rule)"
+  std::vector<std::string> warnings;
+  std::int64_t file_bytes = 0;               // of all weight files
+  std::shared_ptr<const TensorFiles> files;  // keeps the mappings alive
+};
+
+// Opens DIR, reads its config and headers, checks that every tensor of the model is there with its
+// shape and an allowed dtype and that every tensor of the files is used or ignored by a rule, scans
+// the small tensors (router, biases, scales) for NaN and infinity. Reads no big weight data. Throws
+// Error(kInput) with the file, tensor or field at fault.
+[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& directory);
+
+// Plain reads, to f32.
+[[nodiscard]] std::vector<float> read_vector(const VectorView& view);
+// Row `row` of the matrix, dequantised, into out[cols].
+void read_matrix_row(const MatrixView& view, std::int64_t row, float* out);
+
+}  // namespace moe::model

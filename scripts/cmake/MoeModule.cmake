@@ -1,0 +1,90 @@
+# Warnings, sanitizers and the one way to define a module, a tool, a test, a benchmark, a fuzzer.
+
+add_library(moe_warnings INTERFACE)
+target_compile_options(moe_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wdouble-promotion -Wformat=2
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op -Wnull-dereference>
+  $<$<BOOL:${MOE_WARNINGS_AS_ERRORS}>:-Werror>)
+
+add_library(moe_build INTERFACE)
+target_compile_features(moe_build INTERFACE cxx_std_20)
+target_include_directories(moe_build INTERFACE "${PROJECT_SOURCE_DIR}")
+if(MOE_SANITIZER)
+  target_compile_options(moe_build INTERFACE
+    -fsanitize=${MOE_SANITIZER} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(moe_build INTERFACE -fsanitize=${MOE_SANITIZER})
+endif()
+
+# moe_add_module(<name> SOURCES <file>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
+# A static library moe_<name> with the alias moe::<name>.
+function(moe_add_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(moe_${name} STATIC ${ARG_SOURCES})
+  add_library(moe::${name} ALIAS moe_${name})
+  target_link_libraries(moe_${name}
+    PUBLIC moe_build ${ARG_DEPS}
+    PRIVATE moe_warnings ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# moe_add_tool(<binary>): one executable from main.cpp that links moe::app and nothing else.
+function(moe_add_tool name)
+  add_executable(${name} main.cpp)
+  target_link_libraries(${name} PRIVATE moe::app moe_warnings)
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# moe_add_test(<name> SOURCES <file>... DEPS <target>... [LABELS <label>...])
+# One GoogleTest binary; MOE_SOURCE_DIR and MOE_BINARY_DIR are defined for test data and tools.
+function(moe_add_test name)
+  if(NOT MOE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    MOE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MOE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+endfunction()
+
+# moe_add_benchmark(<name> SOURCES <file>... DEPS <target>...)
+function(moe_add_benchmark name)
+  if(NOT MOE_BUILD_BENCHMARKS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings benchmark::benchmark_main)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench-bin")
+endfunction()
+
+# moe_add_fuzzer(<name> SOURCES <file>... DEPS <target>...)
+# With MOE_BUILD_FUZZERS (clang): a libFuzzer binary. Otherwise a replay binary that feeds every file of
+# tests/fuzz/corpus/<name> and tests/fuzz/regressions/<name> to the same function, as a unit test.
+function(moe_add_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  if(MOE_BUILD_FUZZERS)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz-bin")
+  elseif(MOE_BUILD_TESTS)
+    add_executable(${name}_replay ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+    target_link_libraries(${name}_replay PRIVATE ${ARG_DEPS} moe_warnings)
+    set_target_properties(${name}_replay PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
+    add_test(NAME fuzz_replay.${name}
+      COMMAND ${name}_replay "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}"
+                             "${PROJECT_SOURCE_DIR}/tests/fuzz/regressions/${name}")
+    set_tests_properties(fuzz_replay.${name} PROPERTIES LABELS unit TIMEOUT 300)
+  endif()
+endfunction()

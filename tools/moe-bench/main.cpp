@@ -1,0 +1,3 @@
+#include "lib/app/moe_bench.hpp"
+
+int main(int argc, char** argv) { return moe::app::moe_bench_main(argc, argv); }
