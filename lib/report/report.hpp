@@ -1,7 +1,10 @@
 #pragma once
 
-// The report document of all four tools (reports/schema/report.schema.json). Plain data: tools fill it, writers print it, the
-// checklist reads it. It knows no engine. Units are base units, spelled in the metric's name.
+// The report document of all four tools (reports/schema/report.schema.json). Plain data: tools fill
+// it, writers print it, the checklist reads it. It knows no engine. Units are base units, spelled
+// in the metric's name.
+//
+// The one header that includes the whole of nlohmann/json: a report holds JSON objects by value.
 
 #include <cstdint>
 #include <map>
@@ -10,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
 #include "lib/stats/distribution.hpp"
@@ -44,6 +47,22 @@ struct Table {
   std::string title;
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
+  // Long (per layer and expert, per request): the text table and Markdown give its size only, the
+  // other formats all of it.
+  bool is_detail = false;
+};
+
+enum class ChartKind : std::uint8_t { kBar, kLine, kStacked, kHeatmap };
+
+// How the HTML report draws a table. Names are those of Report::tables and of its columns.
+struct Chart {
+  std::string title;
+  ChartKind kind = ChartKind::kBar;
+  std::string table;
+  // Bar, line and stacked: x is the category or abscissa, each of y is one series. Heat map: x is
+  // the column whose values become the map's columns, y is {the column of its rows, the value}.
+  std::string x;
+  std::vector<std::string> y;
 };
 
 enum class Severity : std::uint8_t { kInfo, kWarning, kError };
@@ -89,6 +108,7 @@ struct Report {
   json::Json settings;
   std::map<std::string, Metric> metrics;
   std::map<std::string, Table> tables;
+  std::vector<Chart> charts;
   std::vector<Finding> findings;
   Validity validity;
   Acceptance acceptance;
