@@ -1,5 +1,8 @@
 #include "lib/base/aligned_buffer.hpp"
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,12 +10,20 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 constexpr std::size_t kPageBytes = 4096;
+
+[[noreturn]] void fail_allocation(std::string_view what) {
+  throw Error(ErrorCode::kRuntime,
+              fmt::format("could not allocate {} bytes of memory; close other programs or choose a "
+                          "smaller model, batch or context",
+                          what));
+}
 
 }  // namespace
 
@@ -27,13 +38,16 @@ AlignedBytes::AlignedBytes(std::int64_t size_bytes) {
   void* mapped =
       ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
-    throw Error(ErrorCode::kRuntime,
-                fmt::format("could not allocate {} bytes of memory; close other programs or choose "
-                            "a smaller model, batch or context",
-                            size_));
+    fail_allocation(std::to_string(size_));
   }
   if (huge) ::madvise(mapped, mapped_, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(mapped);
+}
+
+AlignedBytes AlignedBytes::of_elements(std::int64_t count, std::int64_t element_bytes) {
+  const std::optional<std::int64_t> size_bytes = checked_mul(count, element_bytes);
+  if (!size_bytes) fail_allocation("more than 2^63");
+  return AlignedBytes(*size_bytes);
 }
 
 AlignedBytes::AlignedBytes(AlignedBytes&& other) noexcept

@@ -15,6 +15,8 @@ class AlignedBytes {
  public:
   AlignedBytes() = default;
   explicit AlignedBytes(std::int64_t size_bytes);
+  // count x element_bytes; a product that overflows is memory that is not to be had.
+  [[nodiscard]] static AlignedBytes of_elements(std::int64_t count, std::int64_t element_bytes);
   AlignedBytes(AlignedBytes&& other) noexcept;
   AlignedBytes& operator=(AlignedBytes&& other) noexcept;
   AlignedBytes(const AlignedBytes&) = delete;
@@ -39,24 +41,25 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   explicit AlignedBuffer(std::int64_t count)
-      : bytes_(count * static_cast<std::int64_t>(sizeof(Element))), count_(count) {}
+      : bytes_(AlignedBytes::of_elements(count, static_cast<std::int64_t>(sizeof(Element)))) {}
 
   [[nodiscard]] Element* data() { return reinterpret_cast<Element*>(bytes_.data()); }
   [[nodiscard]] const Element* data() const {
     return reinterpret_cast<const Element*>(bytes_.data());
   }
-  [[nodiscard]] std::int64_t size() const { return count_; }
+  [[nodiscard]] std::int64_t size() const {
+    return bytes_.size_bytes() / static_cast<std::int64_t>(sizeof(Element));
+  }
   [[nodiscard]] std::int64_t size_bytes() const { return bytes_.size_bytes(); }
-  [[nodiscard]] std::span<Element> span() { return {data(), static_cast<std::size_t>(count_)}; }
+  [[nodiscard]] std::span<Element> span() { return {data(), static_cast<std::size_t>(size())}; }
   [[nodiscard]] std::span<const Element> span() const {
-    return {data(), static_cast<std::size_t>(count_)};
+    return {data(), static_cast<std::size_t>(size())};
   }
   [[nodiscard]] Element& operator[](std::int64_t index) { return data()[index]; }
   [[nodiscard]] const Element& operator[](std::int64_t index) const { return data()[index]; }
 
  private:
   AlignedBytes bytes_;
-  std::int64_t count_ = 0;
 };
 
 }  // namespace moe

@@ -1,13 +1,16 @@
 #include "lib/base/atomic_file.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 
 namespace moe {
@@ -18,13 +21,35 @@ namespace {
               fmt::format("could not {} {}: {}", action, path.string(), std::strerror(errno)));
 }
 
+// Two writers of one target must not share a temporary file, in one process or in two.
+std::string unique_suffix() {
+  static std::atomic<unsigned> num_files{0};
+  return fmt::format(".tmp-{}-{}", ::getpid(), num_files.fetch_add(1));
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
-  temporary_ = target_;
-  temporary_ += fmt::format(".tmp-{}", ::getpid());
-  file_ = std::fopen(temporary_.c_str(), "wbe");
-  if (file_ == nullptr) fail(target_, "create");
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(target_, ignored)) {
+    const std::filesystem::path real = std::filesystem::weakly_canonical(target_, ignored);
+    if (!real.empty()) target_ = real;
+  }
+  if (std::filesystem::is_directory(target_, ignored)) {
+    errno = EISDIR;
+    fail(target_, "create");
+  }
+  const bool is_device = std::filesystem::exists(target_, ignored) &&
+                         !std::filesystem::is_regular_file(target_, ignored);
+  if (!is_device) {
+    temporary_ = target_;
+    temporary_ += unique_suffix();
+  }
+  file_ = std::fopen(is_device ? target_.c_str() : temporary_.c_str(), "wbe");
+  if (file_ == nullptr) {
+    temporary_.clear();
+    fail(target_, "create");
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -34,6 +59,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  MOE_CHECK(file_ != nullptr);
   if (bytes.empty()) return;
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) fail(target_, "write");
 }
@@ -43,8 +69,10 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::commit() {
+  MOE_CHECK(file_ != nullptr);
   const bool closed = std::fflush(file_) == 0 && std::fclose(std::exchange(file_, nullptr)) == 0;
   if (!closed) fail(target_, "write");
+  if (temporary_.empty()) return;
   std::error_code error;
   std::filesystem::rename(temporary_, target_, error);
   if (error) {

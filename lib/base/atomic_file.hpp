@@ -1,7 +1,8 @@
 #pragma once
 
 // Files that are either whole or not there: written beside the target under a temporary name, then
-// renamed.
+// renamed. Through a symbolic link the file it names is replaced, not the link. A device or a pipe
+// (/dev/stdout, /dev/null) cannot be whole or absent and is written to as it is.
 
 #include <cstddef>
 #include <cstdio>
@@ -26,7 +27,7 @@ class AtomicFile {
 
  private:
   std::filesystem::path target_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  // Empty for a device and after commit().
   std::FILE* file_ = nullptr;
 };
 

@@ -1,8 +1,15 @@
 #include "lib/base/thread_pool.hpp"
 
+#include <system_error>
+
+#include <fmt/format.h>
+
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 #include "lib/base/check.hpp"
+#include "lib/base/error.hpp"
 
 namespace moe {
 namespace {
@@ -11,10 +18,17 @@ namespace {
 // layer.
 constexpr int kSpins = 4000;
 
+// Tells the core that this is a spin loop, which leaves more of it to its sibling thread.
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
 void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (value.load(std::memory_order_acquire) != old) return;
-    _mm_pause();
+    relax();
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
@@ -23,13 +37,29 @@ void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old
 
 ThreadPool::ThreadPool(int num_threads) {
   MOE_CHECK(num_threads >= 1);
+  if (num_threads > kMaxThreads) {
+    throw Error(ErrorCode::kRuntime,
+                fmt::format("expected at most {} threads, found {}", kMaxThreads, num_threads));
+  }
   workers_.reserve(static_cast<std::size_t>(num_threads - 1));
-  for (int thread_idx = 1; thread_idx < num_threads; ++thread_idx) {
-    workers_.emplace_back([this, thread_idx] { work(thread_idx); });
+  try {
+    for (int thread_idx = 1; thread_idx < num_threads; ++thread_idx) {
+      workers_.emplace_back([this, thread_idx] { work(thread_idx); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t num_started = workers_.size() + 1;
+    stop();
+    throw Error(ErrorCode::kRuntime,
+                fmt::format("the system gave {} of {} threads ({}); ask for fewer", num_started,
+                            num_threads, error.what()));
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   stop_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -46,6 +76,8 @@ void ThreadPool::call(int thread_idx) noexcept {
 }
 
 void ThreadPool::run_erased(Task task, void* context) {
+  // Still set inside a region: a nested call would wait for itself for ever.
+  MOE_CHECK(task_ == nullptr);
   task_ = task;
   context_ = context;
   num_running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
@@ -56,6 +88,7 @@ void ThreadPool::run_erased(Task task, void* context) {
        left = num_running_.load(std::memory_order_acquire)) {
     wait_while_equal(num_running_, left);
   }
+  task_ = nullptr;
   if (error_) {
     std::exception_ptr error;
     std::swap(error, error_);

@@ -16,7 +16,10 @@ namespace moe {
 
 class ThreadPool {
  public:
-  // num_threads >= 1, the caller included.
+  static constexpr int kMaxThreads = 4096;
+
+  // num_threads >= 1, the caller included. Throws Error(kRuntime) above kMaxThreads and when the
+  // system refuses to make so many threads.
   explicit ThreadPool(int num_threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -25,7 +28,8 @@ class ThreadPool {
   [[nodiscard]] int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(thread_idx) once on every thread, thread_idx in [0, num_threads); returns when all
-  // are done. Rethrows the first exception. Not reentrant; one caller at a time. Does not allocate.
+  // are done. Rethrows the first exception. Not reentrant (checked); one caller at a time. Does not
+  // allocate.
   template <typename Body>
   void run(Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -56,6 +60,7 @@ class ThreadPool {
   using Task = void (*)(void* context, int thread_idx);
 
   void run_erased(Task task, void* context);
+  void stop();
   void work(int thread_idx);
   void call(int thread_idx) noexcept;
 
