@@ -9,11 +9,12 @@
 // 16 rows; missing rows are zero. Inside a panel columns run outermost:
 //   f32, f16   [cols][16]
 //   bf16       [ceil(cols / 2)][16][2]: two neighbouring columns of a row side by side, as the bf16
-//   dot product and the
-//              AMX tiles want them; an odd last column is followed by zero
-//   fp8        per block of block_cols columns: 16 f32 scales, then [block][16] bytes (e4m3fn)
+//              dot product and the AMX tiles want them; an odd last column is followed by zero
+//   fp8        per block of block_cols columns: 16 f32 scales, then [block][16] bytes (e4m3fn); a
+//              NaN code is packed as zero and makes the scale of its row and block NaN: same
+//              products
 //   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
-//   even column
+//              even column; a short last group is filled with zeros
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.
 //
 // Order of summation. Each output element is one chain of fused multiply-adds over ascending

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "kernels/api.hpp"
+#include "kernels/cpu/layout.hpp"
+
+namespace moe::kernels {
+namespace {
+
+constexpr std::int64_t kPanelAlignment = 64;
+
+// Rows of the source that panel `panel_idx` holds: 16, fewer in the last one.
+std::int64_t rows_in_panel(const SourceMatrix& source, std::int64_t panel_idx) {
+  return std::clamp<std::int64_t>(source.rows - panel_idx * kPanelRows, 0, kPanelRows);
+}
+
+// Columns outermost, `group` neighbouring columns of a row side by side.
+template <class Element>
+void pack_plain(const SourceMatrix& source, std::int64_t panel_idx, std::int64_t group,
+                std::byte* out) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  const std::int64_t num_rows = rows_in_panel(source, panel_idx);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    const std::byte* in = source.data + (panel_idx * kPanelRows + row) * source.row_stride * kSize;
+    for (std::int64_t col = 0; col < source.cols; ++col) {
+      const std::int64_t at = (col / group * kPanelRows + row) * group + col % group;
+      std::memcpy(out + at * kSize, in + col * source.col_stride * kSize, sizeof(Element));
+    }
+  }
+}
+
+float fp8_scale(const SourceMatrix& source, std::int64_t row, std::int64_t block) {
+  float scale = 0.0F;
+  const std::int64_t idx = row / source.block_rows * source.scale_row_stride + block;
+  std::memcpy(&scale, source.scales + idx * static_cast<std::int64_t>(sizeof(float)),
+              sizeof(float));
+  return scale;
+}
+
+void pack_fp8(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) {
+  const std::int64_t num_rows = rows_in_panel(source, panel_idx);
+  for (std::int64_t begin = 0; begin < source.cols; begin += source.block_cols) {
+    const std::int64_t block = begin / source.block_cols;
+    const std::int64_t end = std::min(begin + source.block_cols, source.cols);
+    std::byte* block_out = out + fp8_block_offset(block, source.block_cols);
+    for (std::int64_t lane = 0; lane < num_rows; ++lane) {
+      const std::int64_t row = panel_idx * kPanelRows + lane;
+      float scale = fp8_scale(source, row, block);
+      for (std::int64_t col = begin; col < end; ++col) {
+        std::byte code = source.data[row * source.row_stride + col * source.col_stride];
+        if ((code & std::byte{0x7f}) == std::byte{0x7f}) {
+          code = std::byte{0};
+          scale = std::numeric_limits<float>::quiet_NaN();
+        }
+        block_out[kFp8ScaleBytes + (col - begin) * kPanelRows + lane] = code;
+      }
+      std::memcpy(block_out + lane * static_cast<std::int64_t>(sizeof(float)), &scale,
+                  sizeof(float));
+    }
+  }
+}
+
+void pack_mxfp4(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) {
+  const std::int64_t num_rows = rows_in_panel(source, panel_idx);
+  for (std::int64_t lane = 0; lane < num_rows; ++lane) {
+    const std::int64_t row = panel_idx * kPanelRows + lane;
+    const std::byte* in = source.data + row * source.row_stride;
+    for (std::int64_t col = 0; col < source.cols; col += 2) {
+      std::byte* group_out = out + col / kMxfp4Group * kMxfp4GroupBytes;
+      if (col % kMxfp4Group == 0) {
+        group_out[lane] = source.scales[row * source.scale_row_stride + col / kMxfp4Group];
+      }
+      std::byte pair = in[col / 2];
+      if (col + 1 == source.cols) {
+        pair &= std::byte{0x0f};
+      }
+      group_out[kPanelRows + col % kMxfp4Group / 2 * kPanelRows + lane] = pair;
+    }
+  }
+}
+
+std::int64_t used_panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return cols * kPanelRows * 4;
+    case WeightFormat::kF16:
+      return cols * kPanelRows * 2;
+    case WeightFormat::kBf16:
+      return ceil_div(cols, 2) * kPanelRows * 4;
+    case WeightFormat::kFp8:
+      return ceil_div(cols, block_cols) * kFp8ScaleBytes + cols * kPanelRows;
+    case WeightFormat::kMxfp4:
+      return ceil_div(cols, kMxfp4Group) * kMxfp4GroupBytes;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols) noexcept {
+  return ceil_div(used_panel_bytes(format, cols, block_cols), kPanelAlignment) * kPanelAlignment;
+}
+
+void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept {
+  std::memset(out, 0,
+              static_cast<std::size_t>(panel_bytes(source.format, source.cols, source.block_cols)));
+  switch (source.format) {
+    case WeightFormat::kF32:
+      return pack_plain<std::uint32_t>(source, panel_idx, 1, out);
+    case WeightFormat::kF16:
+      return pack_plain<std::uint16_t>(source, panel_idx, 1, out);
+    case WeightFormat::kBf16:
+      return pack_plain<std::uint16_t>(source, panel_idx, 2, out);
+    case WeightFormat::kFp8:
+      return pack_fp8(source, panel_idx, out);
+    case WeightFormat::kMxfp4:
+      return pack_mxfp4(source, panel_idx, out);
+  }
+}
+
+}  // namespace moe::kernels
