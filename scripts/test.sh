@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs all tests.
+#
+#   scripts/test.sh           release build and every test, the README's run, then the fast suite
+#                             with AddressSanitizer + UBSan and with ThreadSanitizer
+#   scripts/test.sh --quick   the release build and its tests only
+#   scripts/test.sh --full    in addition clang-tidy over everything and 20 s of each fuzzer
+#
+# MOE_TEST_MODE=quick|default|full is the same from the environment. Ends with one line per step;
+# exit status 1 when any step failed. What cannot run here is skipped with its reason.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+mode=${MOE_TEST_MODE:-default}
+for argument in "$@"; do
+  case "$argument" in
+    --quick) mode=quick ;;
+    --full) mode=full ;;
+    *) echo "usage: scripts/test.sh [--quick|--full]" >&2; exit 2 ;;
+  esac
+done
+
+summary=()
+failed=0
+
+# step NAME COMMAND...: runs it, notes result and time. Exit status 77 means skipped.
+step() {
+  local name=$1 begin=$SECONDS status=0 result
+  shift
+  say "$name"
+  "$@" || status=$?
+  case "$status" in
+    0) result=passed ;;
+    77) result=skipped ;;
+    *) result="FAILED ($status)"; failed=1 ;;
+  esac
+  summary+=("$(printf '%-44s %-12s %4d s' "$name" "$result" $((SECONDS - begin)))")
+  return "$status"
+}
+
+run_ctest() {
+  local preset=$1
+  shift
+  setarch_for "$preset" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
+    --parallel "$(nproc)" "$@"
+}
+
+# ThreadSanitizer of GCC 12 ends with "unexpected memory mapping" where the kernel randomises
+# addresses with more bits than it knows (vm.mmap_rnd_bits above 28).
+setarch_for() {
+  local preset=$1
+  shift
+  if [ "$preset" = tsan ] && setarch -R true 2>/dev/null; then
+    setarch -R "$@"
+  else
+    "$@"
+  fi
+}
+
+# A sanitizer build runs the fast suite: no checks of the sources, nothing marked slow.
+sanitizer() {
+  configure "$1" && build "$1" && run_ctest "$1" --label-exclude 'house|slow'
+}
+
+release() {
+  configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS=ON && build release
+}
+
+step "packages" install_packages build test optional || true
+if step "build release" release; then
+  step "ctest release" run_ctest release || true
+  step "scripts/run.sh" scripts/run.sh --quiet || true
+fi
+if [ "$mode" != quick ]; then
+  step "asan + ubsan: build, ctest" sanitizer asan || true
+  step "tsan: build, ctest" sanitizer tsan || true
+fi
+if [ "$mode" = full ]; then
+  step "clang-tidy" scripts/tidy.sh --all || true
+  step "fuzzers" scripts/fuzz.sh || true
+fi
+
+say "summary ($mode, $SECONDS s)"
+printf '%s\n' "${summary[@]}" >&2
+exit "$failed"
