@@ -87,15 +87,16 @@ struct AcceptanceItem {
   std::string id;
   std::string title;
   ItemResult result = ItemResult::kNotMeasured;
-  std::optional<double> measured;
-  std::string rule;    // "busbw >= 0.80 x ceiling", with the threshold in force
-  std::string reason;  // why not measured, or what was seen
-  std::string advice;  // when it failed
+  std::optional<double> measured;  // what the rule's first comparison read
+  std::string unit;                // of measured
+  std::string rule;                // "busbw >= 0.80 x ceiling", with the threshold in force
+  std::string reason;              // why not measured, or what was seen
+  std::string advice;              // when it failed
 };
 
 struct Acceptance {
   std::string checklist_version;
-  std::string verdict;  // pass, fail, incomplete
+  std::string verdict = "incomplete";  // pass, fail, incomplete
   std::vector<AcceptanceItem> items;
 };
 
