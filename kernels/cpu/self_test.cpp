@@ -23,7 +23,7 @@ constexpr std::int64_t kPairs = 5;
 constexpr std::int64_t kIntermediate = kPairs * kPanelRows - 3;
 // Products are computed for batches of 1 to kMaxBatch rows that gather from kInputRows rows, so
 // that the scalar level runs once.
-constexpr std::int64_t kInputRows = 7;
+constexpr std::int64_t kInputRows = 4;
 constexpr std::int64_t kMaxBatch = 13;
 constexpr std::int64_t kXStride = 40;
 constexpr std::int64_t kYStride = kPanels * kPanelRows;
