@@ -1,0 +1,191 @@
+#include "lib/engine/gemm.hpp"
+
+#include <algorithm>
+
+#include "lib/base/check.hpp"
+#include "lib/engine/pack_plan.hpp"
+
+namespace moe::engine {
+namespace {
+
+using kernels::ActivationFormat;
+using kernels::kPanelRows;
+using kernels::PackedMatrix;
+
+// Rows of one work item: enough to use a panel many times while it is in the first-level cache, few
+// enough that the activations of the block stay in the second-level cache.
+constexpr std::int64_t kRowBlock = 96;
+// Items a thread gets of a large region: the last one to finish keeps the others waiting for about
+// 1/32 of the region.
+constexpr std::int64_t kItemsPerThread = 16;
+// A thread streams at least this much in one go when the rows are few, so that the prefetchers of
+// the memory system see long runs.
+constexpr std::int64_t kStreamBytes = 1 << 20;
+// Regions cheaper than this run on the calling thread: waking the others costs as much.
+constexpr std::int64_t kSerialCost = 1 << 15;
+
+// Cost of one unit (a panel, or a pair of panels) for a block of rows, in bytes streamed from
+// memory: beyond a few rows arithmetic dominates and time grows with the rows.
+std::int64_t unit_cost(std::int64_t unit_bytes, std::int64_t rows) {
+  constexpr std::int64_t kFreeRows = 4;
+  return unit_bytes + unit_bytes * rows / kFreeRows;
+}
+
+struct Shape {
+  std::int64_t num_units = 0;
+  std::int64_t unit_bytes = 0;
+  std::int64_t num_rows = 0;
+};
+
+std::int64_t num_row_blocks(std::int64_t rows) {
+  return div_ceil(rows, kRowBlock);
+}
+
+// Row blocks of nearly equal height.
+std::int64_t row_block_begin(std::int64_t rows, std::int64_t block) {
+  return rows * block / num_row_blocks(rows);
+}
+
+std::int64_t call_cost(const Shape& shape) {
+  if (shape.num_rows == 0) return 0;
+  const std::int64_t blocks = num_row_blocks(shape.num_rows);
+  return shape.num_units * (blocks * shape.unit_bytes + shape.unit_bytes * shape.num_rows / 4);
+}
+
+// Splits calls into items of about equal cost and runs body(item) on all threads, items handed out
+// from one counter. All rows of a range of units follow one another, so the packed weights of the
+// range are read from memory once.
+template <typename ShapeOf, typename Body>
+void run_items(Exec& exec, std::size_t num_calls, ShapeOf&& shape_of, Body&& body) {
+  std::int64_t total = 0;
+  for (std::size_t call = 0; call < num_calls; ++call) total += call_cost(shape_of(call));
+  const std::int64_t threads = exec.pool->num_threads();
+  const bool is_serial = threads == 1 || total < kSerialCost;
+  const std::int64_t target = std::max(total / (threads * kItemsPerThread),
+                                       std::min<std::int64_t>(kStreamBytes, total / (threads * 4)));
+  exec.items.clear();
+  for (std::size_t call = 0; call < num_calls; ++call) {
+    const Shape shape = shape_of(call);
+    if (shape.num_rows == 0) continue;
+    const std::int64_t blocks = num_row_blocks(shape.num_rows);
+    const std::int64_t cost = unit_cost(shape.unit_bytes, div_ceil(shape.num_rows, blocks));
+    const std::int64_t step = std::clamp<std::int64_t>(target / cost, 1, shape.num_units);
+    for (std::int64_t unit = 0; unit < shape.num_units; unit += step) {
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        exec.items.push_back(
+            {static_cast<std::int32_t>(call), static_cast<std::int32_t>(unit),
+             static_cast<std::int32_t>(std::min(unit + step, shape.num_units)),
+             static_cast<std::int32_t>(row_block_begin(shape.num_rows, block)),
+             static_cast<std::int32_t>(row_block_begin(shape.num_rows, block + 1))});
+      }
+    }
+  }
+  if (is_serial) {
+    for (const WorkItem& item : exec.items) body(item);
+    return;
+  }
+  exec.pool->for_each(static_cast<std::int64_t>(exec.items.size()), [&](std::int64_t index, int) {
+    body(exec.items[static_cast<std::size_t>(index)]);
+  });
+}
+
+void count_product(Exec& exec, const PackedMatrix& weight, std::int64_t rows) {
+  if (rows == 0) return;
+  exec.stats->weight_bytes_read += packed_bytes(weight);
+  exec.stats->flops += 2 * rows * weight.rows * weight.cols;
+}
+
+// The row list of a block that starts at `begin`, or the shifted base where there is no list.
+template <typename Element>
+const Element* shifted(const Element* x, const std::int32_t* x_rows, std::int64_t begin,
+                       std::int64_t stride) {
+  return x_rows == nullptr ? x + begin * stride : x;
+}
+
+}  // namespace
+
+ActivationBuffer::ActivationBuffer(std::int64_t rows, std::int64_t cols, bool has_bf16)
+    : f32_(rows * padded_cols(cols)),
+      bf16_(has_bf16 ? rows * padded_cols(cols) : 0),
+      stride_(padded_cols(cols)) {}
+
+std::int64_t ActivationBuffer::padded_cols(std::int64_t cols) {
+  return align_up(cols, 32);
+}
+
+std::int64_t ActivationBuffer::bytes(std::int64_t rows, std::int64_t cols, bool has_bf16) {
+  return rows * padded_cols(cols) * (has_bf16 ? 6 : 4);
+}
+
+std::int64_t max_work_items(int num_threads, std::int64_t max_calls, std::int64_t max_total_rows) {
+  // Every row block of a call contributes its share of the total cost over the target, at most
+  // kItemsPerThread per thread in all, doubled because units per item round down, and one item for
+  // the rest.
+  return num_row_blocks(max_total_rows) + 2 * max_calls +
+         4 * static_cast<std::int64_t>(num_threads) * kItemsPerThread;
+}
+
+void run_linear(Exec& exec, std::span<const LinearCall> calls) {
+  for (const LinearCall& call : calls) count_product(exec, *call.weight, call.num_rows);
+  const auto shape_of = [&](std::size_t idx) {
+    const LinearCall& call = calls[idx];
+    return Shape{div_ceil(call.weight->rows, kPanelRows), call.weight->panel_stride_bytes,
+                 call.num_rows};
+  };
+  run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
+    const LinearCall& call = calls[static_cast<std::size_t>(item.call)];
+    const bool use_bf16 = reads_bf16(exec, *call.weight) && call.x.bf16 != nullptr;
+    kernels::GemmArgs args;
+    args.weight = *call.weight;
+    args.panel_begin = item.unit_begin;
+    args.panel_end = item.unit_end;
+    args.activation_format = use_bf16 ? ActivationFormat::kBf16 : ActivationFormat::kF32;
+    args.x = use_bf16 ? static_cast<const void*>(
+                            shifted(call.x.bf16, call.x_rows, item.row_begin, call.x.stride))
+                      : shifted(call.x.f32, call.x_rows, item.row_begin, call.x.stride);
+    args.x_stride = call.x.stride;
+    args.x_rows = call.x_rows == nullptr ? nullptr : call.x_rows + item.row_begin;
+    args.num_rows = item.row_end - item.row_begin;
+    args.bias = call.bias;
+    args.y = call.y + item.row_begin * call.y_stride;
+    args.y_stride = call.y_stride;
+    exec.kernels->gemm(args);
+  });
+}
+
+void run_gate_up(Exec& exec, std::span<const GateUpCall> calls) {
+  for (const GateUpCall& call : calls) count_product(exec, *call.weight, call.num_rows);
+  const auto shape_of = [&](std::size_t idx) {
+    const GateUpCall& call = calls[idx];
+    return Shape{div_ceil(call.intermediate, kPanelRows), 2 * call.weight->panel_stride_bytes,
+                 call.num_rows};
+  };
+  run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
+    const GateUpCall& call = calls[static_cast<std::size_t>(item.call)];
+    kernels::GateUpArgs args;
+    args.weight = *call.weight;
+    args.pair_begin = item.unit_begin;
+    args.pair_end = item.unit_end;
+    args.activation_format = call.use_bf16 ? ActivationFormat::kBf16 : ActivationFormat::kF32;
+    args.x_stride = call.x.stride;
+    args.x_rows = call.x_rows == nullptr ? nullptr : call.x_rows + item.row_begin;
+    args.num_rows = item.row_end - item.row_begin;
+    args.glu = call.glu;
+    args.limit = call.limit;
+    args.alpha = call.alpha;
+    args.gate_bias = call.gate_bias;
+    args.up_bias = call.up_bias;
+    args.h_stride = call.h_stride;
+    args.intermediate = call.intermediate;
+    if (call.use_bf16) {
+      args.x = shifted(call.x.bf16, call.x_rows, item.row_begin, call.x.stride);
+      args.h = call.h_bf16 + item.row_begin * call.h_stride;
+    } else {
+      args.x = shifted(call.x.f32, call.x_rows, item.row_begin, call.x.stride);
+      args.h = call.h_f32 + item.row_begin * call.h_stride;
+    }
+    exec.kernels->gemm_gate_up(args);
+  });
+}
+
+}  // namespace moe::engine

@@ -1,0 +1,92 @@
+#pragma once
+
+// Products of packed matrices with rows of activations, split over the threads.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/api.hpp"
+#include "lib/base/aligned_buffer.hpp"
+#include "lib/engine/exec.hpp"
+
+namespace moe::engine {
+
+// Rows of activations in f32 and, for products with bf16 weights in bf16 mode, rounded.
+struct Activations {
+  const float* f32 = nullptr;
+  const std::uint16_t* bf16 = nullptr;
+  std::int64_t stride = 0;  // elements, of both
+
+  [[nodiscard]] Activations at(std::int64_t offset) const {
+    return {f32 + offset, bf16 == nullptr ? nullptr : bf16 + offset, stride};
+  }
+};
+
+// The memory behind Activations. The stride is a whole number of cache lines in both formats, and
+// its padding is zero: kernels may read an odd last column in pairs.
+class ActivationBuffer {
+ public:
+  ActivationBuffer() = default;
+  ActivationBuffer(std::int64_t rows, std::int64_t cols, bool has_bf16);
+
+  [[nodiscard]] float* f32(std::int64_t row) { return f32_.data() + row * stride_; }
+  [[nodiscard]] std::uint16_t* bf16(std::int64_t row) { return bf16_.data() + row * stride_; }
+  [[nodiscard]] bool has_bf16() const { return bf16_.size() > 0; }
+  [[nodiscard]] std::int64_t stride() const { return stride_; }
+  [[nodiscard]] Activations view() const {
+    return {f32_.data(), has_bf16() ? bf16_.data() : nullptr, stride_};
+  }
+  // Rounds `count` elements of a row from `begin` on into the bf16 copy, where there is one.
+  void round(const kernels::KernelTable& kernels, std::int64_t row, std::int64_t begin,
+             std::int64_t count) {
+    if (has_bf16()) kernels.f32_to_bf16(f32(row) + begin, count, bf16(row) + begin);
+  }
+
+  [[nodiscard]] static std::int64_t padded_cols(std::int64_t cols);
+  [[nodiscard]] static std::int64_t bytes(std::int64_t rows, std::int64_t cols, bool has_bf16);
+
+ private:
+  AlignedBuffer<float> f32_;
+  AlignedBuffer<std::uint16_t> bf16_;
+  std::int64_t stride_ = 0;
+};
+
+// y[i][r] = W x_i + bias. Reads the bf16 activations where the mode and the weights allow it and
+// there are any.
+struct LinearCall {
+  const kernels::PackedMatrix* weight = nullptr;
+  Activations x;
+  const std::int32_t* x_rows = nullptr;  // null: row i reads x row i
+  std::int64_t num_rows = 0;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+};
+
+// h[i] = glu(gate x_i, up x_i). Reads and writes bf16 when `use_bf16`, else f32.
+struct GateUpCall {
+  const kernels::PackedMatrix* weight = nullptr;
+  Activations x;
+  const std::int32_t* x_rows = nullptr;
+  std::int64_t num_rows = 0;
+  bool use_bf16 = false;
+  kernels::GluKind glu = kernels::GluKind::kSilu;
+  float limit = 0.0F;
+  float alpha = 0.0F;
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  float* h_f32 = nullptr;  // one of the two, by use_bf16
+  std::uint16_t* h_bf16 = nullptr;
+  std::int64_t h_stride = 0;
+  std::int64_t intermediate = 0;
+};
+
+// One parallel region for all calls together. Calls with no rows are allowed.
+void run_linear(Exec& exec, std::span<const LinearCall> calls);
+void run_gate_up(Exec& exec, std::span<const GateUpCall> calls);
+
+// Upper bound of the scheduler's work items, to reserve Exec::items.
+[[nodiscard]] std::int64_t max_work_items(int num_threads, std::int64_t max_calls,
+                                          std::int64_t max_total_rows);
+
+}  // namespace moe::engine

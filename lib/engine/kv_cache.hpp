@@ -1,0 +1,52 @@
+#pragma once
+
+// Keys and values of all sequences in f32. Layout per sequence and layer: [position][row], a GQA
+// row being [kv_head][head_dim], an MLA row [latent | rotated rope part] (keys and values share
+// it). Windowed layers keep all positions.
+
+#include <cstdint>
+
+#include "lib/base/aligned_buffer.hpp"
+#include "lib/model/config.hpp"
+
+namespace moe::engine {
+
+class KvCache {
+ public:
+  KvCache() = default;
+  KvCache(const model::ModelConfig& config, std::int32_t max_sequences, std::int64_t max_context);
+
+  [[nodiscard]] float* key(std::int32_t sequence, std::int64_t layer, std::int64_t position) {
+    return keys_.data() + offset(sequence, layer, position, key_row_);
+  }
+  // MLA: the latent part of the key.
+  [[nodiscard]] float* value(std::int32_t sequence, std::int64_t layer, std::int64_t position) {
+    if (value_row_ == 0) return key(sequence, layer, position);
+    return values_.data() + offset(sequence, layer, position, value_row_);
+  }
+  [[nodiscard]] std::int64_t key_stride() const { return key_row_; }
+  [[nodiscard]] std::int64_t value_stride() const {
+    return value_row_ == 0 ? key_row_ : value_row_;
+  }
+  // Of one position of one layer, keys and values.
+  [[nodiscard]] std::int64_t bytes_per_position() const { return 4 * (key_row_ + value_row_); }
+
+  [[nodiscard]] static std::int64_t total_bytes(const model::ModelConfig& config,
+                                                std::int64_t max_sequences,
+                                                std::int64_t max_context);
+
+ private:
+  [[nodiscard]] std::int64_t offset(std::int32_t sequence, std::int64_t layer,
+                                    std::int64_t position, std::int64_t row) const {
+    return ((sequence * num_layers_ + layer) * max_context_ + position) * row;
+  }
+
+  std::int64_t num_layers_ = 0;
+  std::int64_t max_context_ = 0;
+  std::int64_t key_row_ = 0;
+  std::int64_t value_row_ = 0;
+  AlignedBuffer<float> keys_;
+  AlignedBuffer<float> values_;
+};
+
+}  // namespace moe::engine

@@ -1,0 +1,106 @@
+#include "lib/engine/memory_estimate.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "lib/base/error.hpp"
+#include "lib/base/units.hpp"
+#include "lib/engine/kv_cache.hpp"
+
+namespace moe::engine {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t read_meminfo() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  std::int64_t kib = 0;
+  std::string unit;
+  while (file >> key >> kib) {
+    std::getline(file, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return kUnknown;
+}
+
+// "max", or a file that is not there: no limit.
+std::int64_t read_bytes(const std::string& path) {
+  std::ifstream file(path);
+  std::int64_t bytes = 0;
+  return file >> bytes ? bytes : kUnknown;
+}
+
+// What the control group (version 2) of this process leaves; page cache in use can be reclaimed.
+std::int64_t read_control_group() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("0::")) continue;
+    const std::string directory = "/sys/fs/cgroup" + line.substr(3);
+    const std::int64_t limit = read_bytes(directory + "/memory.max");
+    const std::int64_t used = read_bytes(directory + "/memory.current");
+    if (limit == kUnknown || used == kUnknown) return kUnknown;
+    std::int64_t reclaimable = 0;
+    std::ifstream stat(directory + "/memory.stat");
+    std::string key;
+    std::int64_t value = 0;
+    while (stat >> key >> value) {
+      if (key == "inactive_file" || key == "active_file") reclaimable += value;
+    }
+    return std::max<std::int64_t>(0, limit - used + reclaimable);
+  }
+  return kUnknown;
+}
+
+}  // namespace
+
+WorkspaceShape workspace_shape(const model::ModelConfig& config, const EngineOptions& options) {
+  WorkspaceShape shape;
+  shape.max_rows = std::min(options.max_batch_tokens, options.max_sequences * options.max_context);
+  shape.max_runs = options.max_sequences;
+  shape.max_context = options.max_context;
+  shape.top_k = options.top_k_override > 0 ? options.top_k_override : config.moe.top_k;
+  shape.num_threads = options.num_threads;
+  shape.has_bf16 = options.activations == kernels::ActivationFormat::kBf16;
+  return shape;
+}
+
+MemoryEstimate estimate_memory(const model::BoundModel& model, const EngineOptions& options,
+                               const ModelWeights& weights, const PackPlan& plan) {
+  MemoryEstimate estimate;
+  estimate.weight_bytes = plan.total_bytes() + embedding_bytes(model);
+  estimate.kv_cache_bytes =
+      KvCache::total_bytes(model.config, options.max_sequences, options.max_context);
+  const WorkspaceShape shape = workspace_shape(model.config, options);
+  const std::int64_t logits_bytes =
+      std::min<std::int64_t>(shape.max_rows, options.max_sequences) * model.config.vocab_size * 4;
+  estimate.workspace_bytes =
+      make_workspace(model.config, weights, shape, true).bytes + logits_bytes;
+  return estimate;
+}
+
+std::int64_t available_memory_bytes() {
+  const std::int64_t bytes = std::min(read_meminfo(), read_control_group());
+  return bytes == kUnknown ? 0 : bytes;
+}
+
+void check_memory(const MemoryEstimate& estimate, std::int64_t max_bytes) {
+  const std::int64_t limit = max_bytes > 0 ? max_bytes : available_memory_bytes();
+  if (limit == 0 || estimate.total_bytes() <= limit) return;
+  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  throw Error(
+      ErrorCode::kRuntime,
+      fmt::format("needs {:.2f} GiB (weights {:.2f}, KV cache {:.2f}, workspace {:.2f}), {:.2f} "
+                  "GiB {}; choose fewer sequences, a shorter context, fewer tokens per pass or a "
+                  "smaller model",
+                  gib(estimate.total_bytes()), gib(estimate.weight_bytes),
+                  gib(estimate.kv_cache_bytes), gib(estimate.workspace_bytes), gib(limit),
+                  max_bytes > 0 ? "allowed" : "available"));
+}
+
+}  // namespace moe::engine

@@ -1,0 +1,215 @@
+// Feed-forward blocks: routed experts with an optional shared one, and dense layers.
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/engine/layer_context.hpp"
+#include "lib/engine/router.hpp"
+
+namespace moe::engine {
+namespace {
+
+using model::ModelConfig;
+
+// Gathers the feed-forward blocks of a layer, each with the rows it works on, then runs all of them
+// in two parallel regions: gate and up, and down.
+class FfnBatch {
+ public:
+  FfnBatch(const LayerContext& context)
+      : context_(context), glu_(context.ws.glu.data()), down_(context.ws.down.data()) {
+    context.ws.gate_up_calls.clear();
+    context.ws.linear_calls.clear();
+  }
+
+  // Results go to the next `num_rows` rows of ws.down. x_rows as in GemmArgs.
+  void add(const FfnWeights& weights, const std::int32_t* x_rows, std::int64_t num_rows) {
+    const ModelConfig& config = context_.config;
+    Exec& exec = context_.exec;
+    // The product of gate and up is written in the format that down reads. Rows of odd length have
+    // no clean partner for their last column in the bf16 kernels.
+    const bool use_bf16 = reads_bf16(exec, weights.gate_up) && reads_bf16(exec, weights.down) &&
+                          weights.intermediate % 2 == 0;
+    const std::int64_t stride = ActivationBuffer::padded_cols(weights.intermediate);
+    auto* const h_f32 = reinterpret_cast<float*>(glu_);
+    auto* const h_bf16 = reinterpret_cast<std::uint16_t*>(glu_);
+    GateUpCall gate_up;
+    gate_up.weight = &weights.gate_up;
+    gate_up.x = context_.ws.normed.view();
+    gate_up.x_rows = x_rows;
+    gate_up.num_rows = num_rows;
+    gate_up.use_bf16 = use_bf16;
+    gate_up.glu = config.activation == model::Activation::kGptOssGlu ? kernels::GluKind::kGptOss
+                                                                     : kernels::GluKind::kSilu;
+    gate_up.limit = static_cast<float>(config.swiglu_limit);
+    gate_up.alpha = static_cast<float>(config.swiglu_alpha);
+    gate_up.gate_bias = weights.gate_bias.empty() ? nullptr : weights.gate_bias.data();
+    gate_up.up_bias = weights.up_bias.empty() ? nullptr : weights.up_bias.data();
+    gate_up.h_f32 = h_f32;
+    gate_up.h_bf16 = h_bf16;
+    gate_up.h_stride = stride;
+    gate_up.intermediate = weights.intermediate;
+    context_.ws.gate_up_calls.push_back(gate_up);
+    const Activations h{h_f32, use_bf16 ? h_bf16 : nullptr, stride};
+    context_.ws.linear_calls.push_back(
+        {&weights.down, h, nullptr, num_rows,
+         weights.down_bias.empty() ? nullptr : weights.down_bias.data(), down_,
+         config.hidden_size});
+    glu_ += num_rows * stride * static_cast<std::int64_t>(sizeof(float));
+    down_ += num_rows * config.hidden_size;
+  }
+
+  void run() {
+    run_gate_up(context_.exec, context_.ws.gate_up_calls);
+    run_linear(context_.exec, context_.ws.linear_calls);
+  }
+
+ private:
+  const LayerContext& context_;
+  std::byte* glu_;
+  float* down_;
+};
+
+// Router logits and choices of every row.
+void choose_experts(const LayerContext& context, std::int64_t num_rows) {
+  Exec& exec = context.exec;
+  Workspace& ws = context.ws;
+  const model::MoeConfig& moe = context.config.moe;
+  const std::int64_t num_experts = moe.num_experts;
+  // The router reads unrounded activations whatever the mode.
+  const Activations x{ws.normed.view().f32, nullptr, ws.normed.stride()};
+  const std::vector<float>& bias = context.weights.router_bias;
+  const LinearCall call{
+      &context.weights.router, x,          nullptr, num_rows, bias.empty() ? nullptr : bias.data(),
+      ws.router_logits.data(), num_experts};
+  run_linear(exec, {&call, 1});
+  const std::vector<float>& correction = context.weights.correction_bias;
+  for_each_row(exec, num_rows, 8 * num_experts, [&](std::int64_t row) {
+    route(moe.router,
+          {ws.router_logits.data() + row * num_experts, static_cast<std::size_t>(num_experts)},
+          correction.empty() ? nullptr : correction.data(), context.top_k,
+          ws.router_scratch.data() + row * ws.router_scratch_stride,
+          ws.expert_ids.data() + row * context.top_k,
+          ws.expert_weights.data() + row * context.top_k);
+  });
+}
+
+// Counting sort of the choices by expert; rows of an expert stay in token order.
+void sort_by_expert(const LayerContext& context, std::int64_t num_rows) {
+  Workspace& ws = context.ws;
+  const std::int64_t num_choices = num_rows * context.top_k;
+  std::vector<std::int32_t>& begin = ws.expert_begin;
+  std::fill(begin.begin(), begin.end(), 0);
+  for (std::int64_t i = 0; i < num_choices; ++i) {
+    ++begin[static_cast<std::size_t>(ws.expert_ids[i]) + 1];
+  }
+  ForwardStats& stats = *context.exec.stats;
+  std::vector<std::int32_t>& expert_tokens =
+      stats.expert_tokens[static_cast<std::size_t>(context.layer)];
+  std::int32_t num_distinct = 0;
+  for (std::size_t expert = 0; expert + 1 < begin.size(); ++expert) {
+    const std::int32_t count = begin[expert + 1];
+    expert_tokens[expert] += count;
+    num_distinct += count > 0 ? 1 : 0;
+    begin[expert + 1] += begin[expert];
+    ws.expert_cursor[expert] = begin[expert];
+  }
+  stats.distinct_experts[static_cast<std::size_t>(context.layer)] = num_distinct;
+  for (std::int64_t i = 0; i < num_choices; ++i) {
+    const std::int32_t sorted = ws.expert_cursor[static_cast<std::size_t>(ws.expert_ids[i])]++;
+    ws.sorted_rows[sorted] = static_cast<std::int32_t>(i / context.top_k);
+    ws.sorted_slot[i] = sorted;
+  }
+}
+
+void run_experts(const LayerContext& context, std::int64_t num_rows) {
+  Workspace& ws = context.ws;
+  FfnBatch batch(context);
+  for (std::size_t expert = 0; expert < context.weights.experts.size(); ++expert) {
+    const std::int64_t begin = ws.expert_begin[expert];
+    const std::int64_t count = ws.expert_begin[expert + 1] - begin;
+    if (count == 0) continue;
+    const FfnWeights& weights = context.weights.experts[expert];
+    batch.add(weights, ws.sorted_rows.data() + begin, count);
+    context.exec.stats->expert_weight_bytes_read +=
+        packed_bytes(weights.gate_up) + packed_bytes(weights.down);
+  }
+  if (context.weights.shared.intermediate > 0) {
+    batch.add(context.weights.shared, nullptr, num_rows);
+  }
+  batch.run();
+}
+
+// Weighted sum over a row's choices, best first, then the shared expert; always in this order.
+void combine(const LayerContext& context, std::int64_t num_rows) {
+  Exec& exec = context.exec;
+  Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  const std::int32_t top_k = context.top_k;
+  const bool has_shared = context.weights.shared.intermediate > 0;
+  const std::vector<float>& gate = context.weights.shared_gate;
+  for_each_row(exec, num_rows, (top_k + 1) * hidden, [&](std::int64_t row) {
+    float* const out = ws.block.f32(row);
+    std::fill_n(out, hidden, 0.0F);
+    for (std::int64_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
+      exec.kernels->axpy(ws.expert_weights[choice],
+                         ws.down.data() + ws.sorted_slot[choice] * hidden, hidden, out);
+    }
+    if (!has_shared) return;
+    float scale = 1.0F;
+    if (!gate.empty()) {
+      const float logit = exec.kernels->dot(gate.data(), ws.normed.f32(row), hidden);
+      scale = 1.0F / (1.0F + std::exp(-logit));
+    }
+    exec.kernels->axpy(scale, ws.down.data() + (num_rows * top_k + row) * hidden, hidden, out);
+  });
+}
+
+}  // namespace
+
+void moe_block(const LayerContext& context, std::int64_t num_rows) {
+  Exec& exec = context.exec;
+  Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  {
+    const StageTimer timer(exec, Stage::kRouter);
+    norm_residual(exec, context.config, context.weights.post_attention_norm, num_rows, ws);
+    choose_experts(context, num_rows);
+    sort_by_expert(context, num_rows);
+  }
+  observe(exec, "router_in", context.layer, ws.normed.f32(0), num_rows, hidden, ws.normed.stride());
+  observe(exec, "router_logits", context.layer, ws.router_logits.data(), num_rows,
+          context.config.moe.num_experts, context.config.moe.num_experts);
+  if (exec.routing_observer != nullptr) {
+    exec.routing_observer->on_routing(context.layer, num_rows, context.top_k, ws.expert_ids.data(),
+                                      ws.expert_weights.data(), context.pass.sequences.data(),
+                                      context.pass.positions.data());
+  }
+  {
+    const StageTimer timer(exec, Stage::kExperts);
+    run_experts(context, num_rows);
+  }
+  {
+    const StageTimer timer(exec, Stage::kCombine);
+    combine(context, num_rows);
+    observe(exec, "moe_out", context.layer, ws.block.f32(0), num_rows, hidden, ws.block.stride());
+    add_block_to_residual(exec, context.config, num_rows, ws);
+  }
+}
+
+void dense_block(const LayerContext& context, std::int64_t num_rows) {
+  Exec& exec = context.exec;
+  Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  const StageTimer timer(exec, Stage::kDense);
+  norm_residual(exec, context.config, context.weights.post_attention_norm, num_rows, ws);
+  FfnBatch batch(context);
+  batch.add(context.weights.dense, nullptr, num_rows);
+  batch.run();
+  for_each_row(exec, num_rows, 2 * hidden, [&](std::int64_t row) {
+    std::copy_n(ws.down.data() + row * hidden, hidden, ws.block.f32(row));
+  });
+  observe(exec, "mlp_out", context.layer, ws.block.f32(0), num_rows, hidden, ws.block.stride());
+  add_block_to_residual(exec, context.config, num_rows, ws);
+}
+
+}  // namespace moe::engine
