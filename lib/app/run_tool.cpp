@@ -41,10 +41,10 @@ void install_signal_handlers() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void on_check_failure(const char* expression, const std::source_location& where) {
-  const char* file = std::strrchr(where.file_name(), '/');
-  std::fprintf(stderr, "moekit: bug: check failed: %s (%s:%u); %.*s\n", expression,
-               file == nullptr ? where.file_name() : file + 1, where.line(),
+void on_check_failure(const char* expression, const SourceLocation& where) {
+  const char* file = std::strrchr(where.file, '/');
+  std::fprintf(stderr, "moekit: bug: check failed: %s (%s:%d); %.*s\n", expression,
+               file == nullptr ? where.file : file + 1, where.line,
                static_cast<int>(kReportIt.size()), kReportIt.data());
   // Other threads may still run: no destructors, no atexit.
   ::_exit(kExitBug);

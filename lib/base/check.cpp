@@ -7,9 +7,9 @@
 namespace moe {
 namespace {
 
-void default_handler(const char* expression, const std::source_location& where) {
-  std::fprintf(stderr, "moekit bug: check failed: %s at %s:%u\n", expression, where.file_name(),
-               where.line());
+void default_handler(const char* expression, const SourceLocation& where) {
+  std::fprintf(stderr, "moekit bug: check failed: %s at %s:%d\n", expression, where.file,
+               where.line);
 }
 
 std::atomic<CheckFailureHandler> g_handler{&default_handler};
@@ -20,7 +20,7 @@ CheckFailureHandler set_check_failure_handler(CheckFailureHandler handler) noexc
   return g_handler.exchange(handler);
 }
 
-void fail_check(const char* expression, const std::source_location& where) {
+void fail_check(const char* expression, const SourceLocation& where) {
   g_handler.load()(expression, where);
   std::abort();
 }

@@ -3,24 +3,28 @@
 // Checks of invariants: a failure is a bug of ours. The handler prints one line and aborts; tests
 // and lib/app may replace it (lib/app exits with 70).
 
-#include <source_location>
-
 namespace moe {
 
-using CheckFailureHandler = void (*)(const char* expression, const std::source_location& where);
+// std::source_location is not known to clang 14 (fuzzers, static analysis).
+struct SourceLocation {
+  const char* file = "";
+  int line = 0;
+};
+
+using CheckFailureHandler = void (*)(const char* expression, const SourceLocation& where);
 
 // Replaces the handler and returns the old one. The handler must not return.
 CheckFailureHandler set_check_failure_handler(CheckFailureHandler handler) noexcept;
 
-[[noreturn]] void fail_check(const char* expression, const std::source_location& where);
+[[noreturn]] void fail_check(const char* expression, const SourceLocation& where);
 
 }  // namespace moe
 
-#define MOE_CHECK(condition)                                          \
-  do {                                                                \
-    if (!(condition)) [[unlikely]] {                                  \
-      ::moe::fail_check(#condition, std::source_location::current()); \
-    }                                                                 \
+#define MOE_CHECK(condition)                                                    \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]] {                                            \
+      ::moe::fail_check(#condition, ::moe::SourceLocation{__FILE__, __LINE__}); \
+    }                                                                           \
   } while (false)
 
 #ifdef NDEBUG

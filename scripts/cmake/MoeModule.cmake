@@ -67,8 +67,9 @@ function(moe_add_benchmark name)
 endfunction()
 
 # moe_add_fuzzer(<name> SOURCES <file>... DEPS <target>...)
-# With MOE_BUILD_FUZZERS (clang): a libFuzzer binary. Otherwise a replay binary that feeds every file of
-# tests/fuzz/corpus/<name> and tests/fuzz/regressions/<name> to the same function, as a unit test.
+# With MOE_BUILD_FUZZERS (clang): a libFuzzer binary. Otherwise a replay binary that feeds every
+# file of tests/fuzz/corpus/<name> and tests/fuzz/regressions/<name> to the same function, as a unit
+# test.
 function(moe_add_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   if(MOE_BUILD_FUZZERS)

@@ -12,15 +12,16 @@ TEST(CheckDeathTest, FailureNamesExpressionAndPlaceAndAborts) {
 
 TEST(Check, TrueConditionIsEvaluatedOnce) {
   int num_evaluations = 0;
-  MOE_CHECK(++num_evaluations == 1);
+  const auto is_first = [&] { return ++num_evaluations == 1; };
+  MOE_CHECK(is_first());
   EXPECT_EQ(num_evaluations, 1);
 }
 
 struct HandlerCalled {};
 
 TEST(Check, HandlerCanBeReplacedAndRestored) {
-  const CheckFailureHandler old = set_check_failure_handler(
-      [](const char*, const std::source_location&) { throw HandlerCalled(); });
+  const CheckFailureHandler old =
+      set_check_failure_handler([](const char*, const SourceLocation&) { throw HandlerCalled(); });
   EXPECT_THROW(MOE_CHECK(1 + 1 == 3), HandlerCalled);
   const CheckFailureHandler ours = set_check_failure_handler(old);
   EXPECT_NE(ours, old);
