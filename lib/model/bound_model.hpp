@@ -107,8 +107,15 @@ struct BoundModel {
   std::vector<LayerView> layers;
   std::vector<std::string> ignored_tensors;  // "name (rule)"
   std::vector<std::string> warnings;
-  std::int64_t file_bytes = 0;               // of all weight files
-  std::shared_ptr<const TensorFiles> files;  // keeps the mappings alive
+  std::int64_t file_bytes = 0;                                   // of all weight files
+  std::shared_ptr<const TensorFiles> files;                      // keeps the mappings alive
+  std::vector<std::shared_ptr<const std::vector<float>>> owned;  // scales converted to f32
+};
+
+struct BindOptions {
+  // Looks for NaN and infinity in the small tensors, which reads their pages; off, only headers are
+  // read and a checkpoint of any size binds in milliseconds.
+  bool scan_values = true;
 };
 
 // Opens DIR, reads its config and headers, checks that every tensor of the model is there with its
@@ -116,6 +123,8 @@ struct BoundModel {
 // the small tensors (router, biases, scales) for NaN and infinity. Reads no big weight data. Throws
 // Error(kInput) with the file, tensor or field at fault.
 [[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& directory);
+[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& directory,
+                                         const BindOptions& options);
 
 // Plain reads, to f32.
 [[nodiscard]] std::vector<float> read_vector(const VectorView& view);

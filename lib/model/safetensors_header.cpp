@@ -1,0 +1,333 @@
+// The JSON header of a safetensors file, read event by event: a header with a million entries never
+// becomes a tree in memory.
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
+#include "lib/model/printable.hpp"
+#include "lib/model/safetensors.hpp"
+
+namespace moe::model {
+namespace {
+
+constexpr std::int64_t kLengthBytes = 8;
+
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
+}
+
+// Receives the events of the header. States by depth: 0 before the object, 1 at its names, 2 inside
+// one tensor or __metadata__, 3 inside a shape or a pair of offsets.
+class HeaderHandler {
+ public:
+  using Json = nlohmann::json;
+
+  HeaderHandler(const std::string& where, SafetensorsHeader& header)
+      : where_(where), header_(header) {}
+
+  bool null() { unexpected("null"); }
+  bool boolean(bool) { unexpected("a boolean"); }
+  bool number_integer(Json::number_integer_t value) {
+    unexpected(fmt::format("the negative number {}", value));
+  }
+  bool number_unsigned(Json::number_unsigned_t value) { return add_number(value); }
+  bool number_float(Json::number_float_t, const std::string& text) {
+    unexpected(fmt::format("the number {}", printable(text)));
+  }
+  bool string(std::string& value) { return add_string(value); }
+  bool binary(Json::binary_t&) { unexpected("a binary value"); }
+  bool start_object(std::size_t) { return open_object(); }
+  bool end_object() { return close_object(); }
+  bool start_array(std::size_t) { return open_array(); }
+  bool end_array() { return close_array(); }
+  bool key(std::string& name) { return start_member(name); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
+    fail(where_, fmt::format("the header is not valid JSON (at byte {} of the header); the file is "
+                             "damaged or not a safetensors file",
+                             position));
+  }
+
+  // After the last event.
+  void finish() const {
+    if (!done_) fail(where_, "the header is cut");
+  }
+
+ private:
+  enum class Field { kNone, kDtype, kShape, kOffsets };
+
+  [[noreturn]] void unexpected(const std::string& found) const {
+    if (in_metadata_) {
+      fail(where_, fmt::format("__metadata__: \"{}\": expected a string, found {}",
+                               printable(member_), found));
+    }
+    if (depth_ >= 2) {
+      fail(where_, fmt::format("tensor \"{}\": {}: did not expect {}", printable(tensor_.name),
+                               member_.empty() ? "entry" : printable(member_), found));
+    }
+    fail(where_,
+         fmt::format("the header: did not expect {}; expected a JSON object of tensors", found));
+  }
+
+  [[noreturn]] void fail_tensor(const std::string& what) const {
+    fail(where_, fmt::format("tensor \"{}\": {}", printable(tensor_.name), what));
+  }
+
+  bool add_number(std::uint64_t value) {
+    if (depth_ != 3) unexpected(fmt::format("the number {}", value));
+    if (value > static_cast<std::uint64_t>(INT64_MAX)) {
+      fail_tensor(fmt::format("{}: {} does not fit 63 bits", member_, value));
+    }
+    const auto number = static_cast<std::int64_t>(value);
+    if (field_ == Field::kShape) {
+      if (!tensor_.shape.push_back(number)) {
+        fail_tensor(fmt::format("more than {} dimensions", kMaxRank));
+      }
+    } else {
+      if (num_offsets_ == 2) fail_tensor("data_offsets: expected two numbers, found more");
+      (num_offsets_ == 0 ? tensor_.begin : tensor_.end) = number;
+      ++num_offsets_;
+    }
+    return true;
+  }
+
+  bool add_string(std::string& value) {
+    if (in_metadata_) {
+      header_.metadata.emplace_back(member_, std::move(value));
+      return true;
+    }
+    if (depth_ != 2 || field_ != Field::kDtype) {
+      unexpected(fmt::format("the string \"{}\"", printable(value)));
+    }
+    const auto dtype = parse_dtype(value);
+    if (!dtype) fail_tensor(fmt::format("unknown dtype \"{}\"", printable(value)));
+    tensor_.dtype = *dtype;
+    return true;
+  }
+
+  bool open_object() {
+    if (depth_ == 2 || depth_ == 3) unexpected("an object");
+    if (depth_ == 1) {
+      in_metadata_ = member_ == "__metadata__";
+      if (!in_metadata_) {
+        if (std::ssize(header_.tensors) == kMaxTensorsPerFile) {
+          fail(where_, fmt::format("more than {} tensors", kMaxTensorsPerFile));
+        }
+        tensor_ = TensorEntry{};
+        tensor_.name = member_;
+        member_.clear();
+        seen_dtype_ = seen_shape_ = seen_offsets_ = false;
+      } else {
+        metadata_keys_.clear();
+      }
+    }
+    ++depth_;
+    return true;
+  }
+
+  bool close_object() {
+    --depth_;
+    if (depth_ == 0) {
+      done_ = true;
+    } else if (in_metadata_) {
+      in_metadata_ = false;
+    } else {
+      if (!seen_dtype_) fail_tensor("dtype is missing");
+      if (!seen_shape_) fail_tensor("shape is missing");
+      if (!seen_offsets_) fail_tensor("data_offsets is missing");
+      header_.tensors.push_back(std::move(tensor_));
+    }
+    return true;
+  }
+
+  bool open_array() {
+    if (depth_ != 2 || in_metadata_ || (field_ != Field::kShape && field_ != Field::kOffsets)) {
+      unexpected("an array");
+    }
+    num_offsets_ = 0;
+    ++depth_;
+    return true;
+  }
+
+  bool close_array() {
+    --depth_;
+    if (field_ == Field::kOffsets && num_offsets_ != 2) {
+      fail_tensor("data_offsets: expected two numbers");
+    }
+    return true;
+  }
+
+  bool start_member(std::string& name) {
+    if (depth_ == 1) {
+      if (name.size() > kMaxTensorNameBytes) {
+        fail(where_, fmt::format("tensor \"{}\": a name of {} bytes, more than the limit of {}",
+                                 printable(name), name.size(), kMaxTensorNameBytes));
+      }
+      if (!names_.insert(name).second) {
+        fail(where_, fmt::format("tensor \"{}\" is in the header twice", printable(name)));
+      }
+      member_ = std::move(name);
+      return true;
+    }
+    member_ = std::move(name);
+    if (in_metadata_) {
+      if (!metadata_keys_.insert(member_).second) {
+        fail(where_, fmt::format("__metadata__: \"{}\" is there twice", printable(member_)));
+      }
+      return true;
+    }
+    bool* seen = nullptr;
+    if (member_ == "dtype") {
+      field_ = Field::kDtype;
+      seen = &seen_dtype_;
+    } else if (member_ == "shape") {
+      field_ = Field::kShape;
+      seen = &seen_shape_;
+    } else if (member_ == "data_offsets") {
+      field_ = Field::kOffsets;
+      seen = &seen_offsets_;
+    } else {
+      fail_tensor(fmt::format("unknown field \"{}\"", printable(member_)));
+    }
+    if (*seen) fail_tensor(fmt::format("{} is there twice", member_));
+    *seen = true;
+    return true;
+  }
+
+  const std::string& where_;
+  SafetensorsHeader& header_;
+  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> metadata_keys_;
+  TensorEntry tensor_;
+  std::string member_;
+  Field field_ = Field::kNone;
+  int depth_ = 0;
+  int num_offsets_ = 0;
+  bool in_metadata_ = false;
+  bool seen_dtype_ = false;
+  bool seen_shape_ = false;
+  bool seen_offsets_ = false;
+  bool done_ = false;
+};
+
+// Names well-known other formats by their first bytes; empty when none matches.
+std::string_view foreign_format(std::span<const std::byte> file) {
+  const std::string_view start(reinterpret_cast<const char*>(file.data()),
+                               std::min<std::size_t>(file.size(), 64));
+  if (start.starts_with("PK\x03\x04") || start.starts_with("PK\x05\x06")) {
+    return "a zip archive (a PyTorch checkpoint?)";
+  }
+  if (start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) {
+    return "a pickle, which is never opened because it can run code";
+  }
+  if (start.starts_with("GGUF")) return "a GGUF file";
+  if (start.starts_with("\x89HDF\r\n")) return "an HDF5 file";
+  if (start.starts_with("\x93NUMPY")) return "a NumPy file";
+  if (start.starts_with("version https://git-lfs")) {
+    return "a Git LFS pointer, not the file itself (fetch it with: git lfs pull)";
+  }
+  if (start.starts_with("<!DOCTYPE") || start.starts_with("<html")) return "an HTML page";
+  return {};
+}
+
+// The header text, after the checks of its length.
+std::string_view header_text(std::span<const std::byte> file, const std::string& where) {
+  const auto size = static_cast<std::int64_t>(file.size());
+  if (const auto found = foreign_format(file); !found.empty()) {
+    fail(where, fmt::format("expected a safetensors file, found {}", found));
+  }
+  if (size < kLengthBytes) {
+    fail(where, fmt::format("{} bytes, too short for a safetensors file", size));
+  }
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));  // little-endian, as is the machine
+  if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
+    fail(where, fmt::format("a header of {} bytes, more than the format's limit of {}; the file is "
+                            "damaged or not a safetensors file",
+                            length, kMaxHeaderBytes));
+  }
+  if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
+    fail(where, fmt::format("a header of {} bytes in a file of {}; the file is truncated (download "
+                            "it again)",
+                            length, size));
+  }
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes,
+                              static_cast<std::size_t>(length));
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos || text[start] != '{') {
+    fail(where,
+         "the header does not begin with '{'; the file is damaged or not a safetensors file");
+  }
+  // The JSON parser takes a zero byte for the end of the text.
+  if (text.find('\0') != std::string_view::npos) {
+    fail(where, "the header is not valid JSON: it holds a zero byte");
+  }
+  return text;
+}
+
+// Sizes against bytes, and the tensors against the data: no hole, no overlap, exact end.
+void check_layout(SafetensorsHeader& header, std::int64_t data_bytes, const std::string& where) {
+  for (const TensorEntry& tensor : header.tensors) {
+    const auto fail_tensor = [&](const std::string& what) {
+      fail(where, fmt::format("tensor \"{}\": {}", printable(tensor.name), what));
+    };
+    if (tensor.end < tensor.begin) {
+      fail_tensor(
+          fmt::format("data_offsets [{}, {}] end before they begin", tensor.begin, tensor.end));
+    }
+    const auto bytes = tensor_bytes(tensor.dtype, tensor.shape);
+    if (!bytes) {
+      fail_tensor(fmt::format("the size of shape {} overflows or is not a whole number of bytes",
+                              tensor.shape.to_string()));
+    }
+    if (*bytes != tensor.end - tensor.begin) {
+      fail_tensor(fmt::format("shape {} of {} needs {} bytes, data_offsets [{}, {}] give {}",
+                              tensor.shape.to_string(), dtype_name(tensor.dtype), *bytes,
+                              tensor.begin, tensor.end, tensor.end - tensor.begin));
+    }
+    if (tensor.end > data_bytes) {
+      fail_tensor(
+          fmt::format("data_offsets [{}, {}] end after the {} data bytes of the file; the "
+                      "file is truncated (download it again)",
+                      tensor.begin, tensor.end, data_bytes));
+    }
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const TensorEntry& a, const TensorEntry& b) {
+              return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+            });
+  std::int64_t previous_end = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    if (tensor.begin != previous_end) {
+      fail(where, fmt::format("tensor \"{}\" begins at byte {} of the data, expected {}: {}",
+                              printable(tensor.name), tensor.begin, previous_end,
+                              tensor.begin < previous_end ? "two tensors overlap"
+                                                          : "there is a hole before it"));
+    }
+    previous_end = tensor.end;
+  }
+  if (previous_end != data_bytes) {
+    fail(where, fmt::format("{} bytes follow the last tensor", data_bytes - previous_end));
+  }
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::string& where) {
+  const std::string_view text = header_text(file, where);
+  SafetensorsHeader header;
+  HeaderHandler handler(where, header);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  handler.finish();
+  header.data_begin = kLengthBytes + static_cast<std::int64_t>(text.size());
+  check_layout(header, static_cast<std::int64_t>(file.size()) - header.data_begin, where);
+  return header;
+}
+
+}  // namespace moe::model
