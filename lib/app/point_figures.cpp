@@ -64,7 +64,7 @@ void check_counts(const BenchPoint& point, const engine::RunBatchResult& run,
   for (const engine::ForwardStats* stats : {&run.prefill, &run.decode}) {
     for (std::size_t layer = 0; layer < stats->expert_tokens.size(); ++layer) {
       const std::vector<std::int32_t>& tokens = stats->expert_tokens[layer];
-      if (tokens.empty() || !model.is_moe_layer[layer]) continue;
+      if (tokens.empty() || model.num_experts[layer] == 0) continue;
       const std::int64_t routed = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
       violations.expect(
           routed == stats->num_tokens * model.top_k,

@@ -59,8 +59,8 @@ struct PointFigures {
 };
 
 struct ModelFacts {
-  std::int32_t top_k = 0;          // in force; 0 for a dense model
-  std::vector<bool> is_moe_layer;  // [layer]
+  std::int32_t top_k = 0;                 // in force; 0 for a dense model
+  std::vector<std::int32_t> num_experts;  // [layer]; 0 for dense layers
 };
 
 // `repetitions` are complete runs of the point, at least one. `is_repeatable` says that the same
