@@ -51,13 +51,17 @@ std::string pointer_to(const std::string& parent, const std::string& key) {
   return pointer;
 }
 
-std::string dump(const Json& document, const std::string& what, const WriteOptions& options) {
+void require_finite(const Json& document, const std::string& what) {
   std::string pointer;
   if (const Json* bad = find_not_finite(document, pointer)) {
     throw Error(ErrorCode::kRuntime,
                 fmt::format("{}: {} is {}, and JSON has no such number", what,
                             pointer.empty() ? "the document" : pointer, bad->get<double>()));
   }
+}
+
+std::string dump(const Json& document, const std::string& what, const WriteOptions& options) {
+  require_finite(document, what);
   return document.dump(options.indent, ' ', false, Json::error_handler_t::replace);
 }
 

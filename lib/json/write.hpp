@@ -16,6 +16,9 @@ struct WriteOptions {
   int indent = 2;  // spaces a level; -1 puts everything on one line
 };
 
+// Throws Error(kRuntime) when a number of the document is not finite, see dump.
+void require_finite(const Json& document, const std::string& what);
+
 // The text, without a newline at the end. Bytes that are not UTF-8 (a path can hold any) become
 // U+FFFD. Throws Error(kRuntime) when a number is not finite: "report: /metrics/ttft_s/value is
 // nan, and JSON has no such number". `what` names the document.

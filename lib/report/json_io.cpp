@@ -234,11 +234,13 @@ Json findings_to_json(const std::vector<Finding>& findings) {
 Json charts_to_json(const std::vector<Chart>& charts) {
   Json list = Json::array();
   for (const Chart& chart : charts) {
-    list.push_back(Json{{"title", chart.title},
-                        {"kind", name_of(chart.kind)},
-                        {"table", chart.table},
-                        {"x", chart.x},
-                        {"y", chart.y}});
+    list.push_back(
+        Json{{"title", chart.title},
+             {"kind", name_of(chart.kind)},
+             {"table", chart.table},
+             {"x", chart.x},
+             {"y", chart.y},
+             {"group_by", chart.group_by.empty() ? Json(nullptr) : Json(chart.group_by)}});
   }
   return list;
 }
@@ -331,6 +333,7 @@ Json to_json(const Report& report) {
   for (const auto& [name, table] : report.tables) tables[name] = table_to_json(table);
   out["tables"] = std::move(tables);
   out["charts"] = charts_to_json(report.charts);
+  out["highlights"] = report.highlights;
   out["findings"] = findings_to_json(report.findings);
   out["validity"] = Json{{"valid", report.validity.valid},
                          {"partial", report.validity.partial},
@@ -362,11 +365,13 @@ Report from_json(const Json& document, const std::string& where) {
     report.tables[name] = table_from_json(table);
   }
   for (const Json& chart : document["charts"]) {
-    report.charts.push_back({chart["title"].get<std::string>(),
-                             enum_of(kChartKinds, chart["kind"].get<std::string>()),
-                             chart["table"].get<std::string>(), chart["x"].get<std::string>(),
-                             chart["y"].get<std::vector<std::string>>()});
+    report.charts.push_back(
+        {chart["title"].get<std::string>(), enum_of(kChartKinds, chart["kind"].get<std::string>()),
+         chart["table"].get<std::string>(), chart["x"].get<std::string>(),
+         chart["y"].get<std::vector<std::string>>(),
+         chart["group_by"].is_null() ? "" : chart["group_by"].get<std::string>()});
   }
+  report.highlights = document["highlights"].get<std::vector<std::string>>();
   for (const Json& finding : document["findings"]) {
     report.findings.push_back({finding["code"].get<std::string>(),
                                enum_of(kSeverities, finding["severity"].get<std::string>()),

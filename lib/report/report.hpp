@@ -63,6 +63,9 @@ struct Chart {
   // the column whose values become the map's columns, y is {the column of its rows, the value}.
   std::string x;
   std::vector<std::string> y;
+  // Bar and line: a column whose values split the rows into series of their own ("prompt_tokens" in
+  // a sweep of batch and prompt). Empty: none.
+  std::string group_by;
 };
 
 enum class Severity : std::uint8_t { kInfo, kWarning, kError };
@@ -110,6 +113,7 @@ struct Report {
   std::map<std::string, Metric> metrics;
   std::map<std::string, Table> tables;
   std::vector<Chart> charts;
+  std::vector<std::string> highlights;  // metrics a reader wants first, in that order
   std::vector<Finding> findings;
   Validity validity;
   Acceptance acceptance;

@@ -62,6 +62,7 @@ void check_charts(const Json& document, std::vector<SchemaError>& errors) {
     };
     check_column(chart["x"], at + "/x");
     for (const Json& column : chart["y"]) check_column(column, at + "/y");
+    if (!chart["group_by"].is_null()) check_column(chart["group_by"], at + "/group_by");
     if (chart["kind"] == "heatmap" && chart["y"].size() != 2) {
       errors.push_back({at + "/y", "a heat map has two: the column of its rows, the value"});
     }
@@ -114,6 +115,10 @@ std::vector<SchemaError> check_report(const Json& document) {
   if (!errors.empty()) return errors;
   check_tables(document["tables"], errors);
   check_charts(document, errors);
+  for (const Json& name : document["highlights"]) {
+    if (document["metrics"].contains(name.get<std::string>())) continue;
+    errors.push_back({"/highlights", fmt::format("no metric {}", name.dump())});
+  }
   return errors;
 }
 
