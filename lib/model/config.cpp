@@ -14,6 +14,7 @@
 #include "lib/model/config_parts.hpp"
 #include "lib/model/printable.hpp"
 #include "lib/model/tensor_files.hpp"
+#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
@@ -59,15 +60,8 @@ const FamilyEntry& find_family(ConfigReader& reader) {
   reader.fail("model_type", fmt::format("{}; supported: {}", found, fmt::join(supported, ", ")));
 }
 
-std::string_view text_of(const FileMap& map) {
-  return {reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()};
-}
-
 json::Json parse_object(std::string_view text, const std::string& where) {
-  // The JSON parser takes a zero byte for the end of the text.
-  if (text.find('\0') != std::string_view::npos) {
-    throw Error(ErrorCode::kInput, where + ": not valid JSON: it holds a zero byte");
-  }
+  require_json_text(text, where);
   json::Json document = json::parse(text, where, {.max_bytes = std::int64_t{16} << 20});
   if (!document.is_object()) {
     throw Error(ErrorCode::kInput, where + ": expected a JSON object");

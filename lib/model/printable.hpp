@@ -2,12 +2,18 @@
 
 // Text from hostile files, made safe for a one-line message.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace moe::model {
 
-// Control characters become \xNN; more than 300 bytes are cut and marked "...".
+// Control characters and bytes that are not UTF-8 become \xNN; more than 300 bytes are cut and
+// marked
+// "...".
 [[nodiscard]] std::string printable(std::string_view text);
+
+// Position of the first byte that is not part of well-formed UTF-8; text.size() when all is.
+[[nodiscard]] std::size_t first_invalid_utf8(std::string_view text);
 
 }  // namespace moe::model

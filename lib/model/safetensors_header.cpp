@@ -13,6 +13,7 @@
 #include "lib/base/int_math.hpp"
 #include "lib/model/printable.hpp"
 #include "lib/model/safetensors.hpp"
+#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
@@ -264,10 +265,7 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
     fail(where,
          "the header does not begin with '{'; the file is damaged or not a safetensors file");
   }
-  // The JSON parser takes a zero byte for the end of the text.
-  if (text.find('\0') != std::string_view::npos) {
-    fail(where, "the header is not valid JSON: it holds a zero byte");
-  }
+  require_json_text(text, where);
   return text;
 }
 

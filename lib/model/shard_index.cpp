@@ -11,6 +11,7 @@
 #include "lib/model/config_reader.hpp"
 #include "lib/model/printable.hpp"
 #include "lib/model/safetensors.hpp"
+#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
@@ -32,6 +33,7 @@ bool is_plain_file_name(std::string_view name) {
 }
 
 ShardIndex parse_shard_index(std::string_view json_text, const std::string& where) {
+  require_json_text(json_text, where);
   const json::Json document =
       json::parse(json_text, where, {.max_bytes = kMaxHeaderBytes, .max_depth = 8});
   if (!document.is_object()) fail(where, "expected a JSON object");

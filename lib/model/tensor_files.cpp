@@ -10,6 +10,7 @@
 #include "lib/base/error.hpp"
 #include "lib/model/printable.hpp"
 #include "lib/model/shard_index.hpp"
+#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
@@ -188,10 +189,8 @@ void TensorFiles::open_unindexed(const std::vector<std::string>& names) {
 
 void TensorFiles::open_indexed(const fs::path& index_path) {
   const FileMap map(index_path);
-  const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()),
-                              map.bytes().size());
   const std::string where = index_path.string();
-  const ShardIndex index = parse_shard_index(text, where);
+  const ShardIndex index = parse_shard_index(text_of(map), where);
   if (std::ranges::find(index.shards, kSingleName) == index.shards.end() &&
       fs::exists(fs::symlink_status(directory_ / kSingleName))) {
     fail((directory_ / kSingleName).string(),
