@@ -1,0 +1,71 @@
+#include "lib/app/report_session.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "lib/app/exit_code.hpp"
+#include "lib/report/environment.hpp"
+
+namespace moe::app {
+
+void add_acceptance_options(Options& options, AcceptanceOptions& acceptance) {
+  options.group("Acceptance");
+  options.text("--checklist", "FILE", acceptance.checklist,
+               "Acceptance checklist instead of the built-in one");
+  options.flag("--gate", acceptance.is_gate,
+               "Exit with 1 when any item of the checklist that was measured failed");
+  options.text("--require", "ID,ID,...", acceptance.required,
+               "Exit with 1 unless these items of the checklist were measured and passed");
+}
+
+ReportSession::ReportSession(const ToolContext& context, const OutputOptions& output,
+                             const AcceptanceOptions& acceptance)
+    : context_(context),
+      acceptance_(acceptance),
+      targets_(resolve_outputs(output)),
+      is_quiet_(output.is_quiet),
+      begin_s_(clock_.now_s()),
+      started_at_s_(static_cast<std::int64_t>(std::time(nullptr))) {
+  is_text_on_stdout_ =
+      std::any_of(targets_.begin(), targets_.end(), [](const OutputTarget& target) {
+        return target.path == "-" && target.format == report::Format::kText;
+      });
+  report_.settings = json::Json::object();
+  report_.acceptance.verdict = "incomplete";
+}
+
+void ReportSession::add_finding(const std::string& code, report::Severity severity,
+                                const std::string& message, const std::string& advice,
+                                json::Json evidence) {
+  report_.findings.push_back({code, severity, message, advice, std::move(evidence)});
+  // Whoever reads the text sees it there.
+  const bool is_shown = severity != report::Severity::kInfo && !is_text_on_stdout_ && !is_quiet_;
+  if (is_shown) print_warning(context_, message);
+}
+
+void ReportSession::invalidate(const std::string& reason) {
+  report_.validity.valid = false;
+  report_.validity.reasons.push_back(reason);
+}
+
+int ReportSession::finish(int exit_code, std::optional<std::int64_t> seed,
+                          const std::optional<std::string>& isa_in_use) {
+  report_.tool = report::make_tool_json(context_.tool);
+  report_.environment = report::make_environment_json(isa_in_use, ::environ);
+  if (exit_code == kExitOk && !report_.validity.valid) exit_code = kExitNothingMeasured;
+  json::Json& run = report_.run;
+  run = json::Json::object();
+  run["started_at"] = report::format_utc(started_at_s_);
+  run["duration_s"] = clock_.now_s() - begin_s_;
+  run["argv"] = context_.argv;
+  run["seed"] = seed ? json::Json(*seed) : json::Json(nullptr);
+  run["exit_code"] = exit_code;
+  write_report(report_, targets_);
+  return exit_code;
+}
+
+}  // namespace moe::app
