@@ -17,9 +17,9 @@ namespace {
 // level and a remainder; a last panel of 5 rows.
 constexpr std::int64_t kCols = 37;
 constexpr std::int64_t kFp8BlockCols = 20;
-constexpr std::int64_t kRows = 10 * kPanelRows + 5;
-constexpr std::int64_t kPanels = 11;
-constexpr std::int64_t kPairs = 5;
+constexpr std::int64_t kRows = 8 * kPanelRows + 5;
+constexpr std::int64_t kPanels = 9;
+constexpr std::int64_t kPairs = 4;
 constexpr std::int64_t kIntermediate = kPairs * kPanelRows - 3;
 // Products are computed for batches of 1 to kMaxBatch rows that gather from kInputRows rows, so
 // that the scalar level runs once.

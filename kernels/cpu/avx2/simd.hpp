@@ -9,8 +9,6 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/simd/tile.hpp"
-
 namespace moe::kernels {
 namespace {
 
@@ -19,14 +17,27 @@ struct Avx2 {
     __m256 lo;
     __m256 hi;
   };
-  template <class S>
-  using Bf16Activations = simd::Bf16WideProduct<S>;
 
   // 16 registers: 12 hold sums, the others a panel column and an activation.
   static constexpr int kMaxTileRows = 6;
-  [[nodiscard]] static constexpr int tile_panels(int rows) noexcept {
-    return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  [[nodiscard]] static constexpr int tile_panels(int rows, bool is_coded) noexcept {
+    if (rows == 1) {
+      return 4;
+    }
+    return rows == 2 || (rows == 3 && !is_coded) ? 2 : 1;
   }
+  [[nodiscard]] static constexpr bool needs_fence(int rows, int panels) noexcept {
+    return rows * panels >= 4;
+  }
+  [[nodiscard]] static constexpr bool has_spare(int rows, int panels) noexcept {
+    return rows * panels <= 4;
+  }
+  // From this many rows on, weights are made f32 in the L1 cache, kStagedCols columns (16 KiB) at
+  // a time; decoding fp8 and mxfp4 is dear enough to do so as soon as a tile holds one panel only.
+  static constexpr int kStageRows = 24;
+  static constexpr int kStageScaledRows = 4;
+  static constexpr std::int64_t kStagedCols = 256;
+  static constexpr bool kHasDotBf16 = false;
 
   [[gnu::always_inline]] static V broadcast(float value) noexcept {
     const __m256 all = _mm256_set1_ps(value);
@@ -132,20 +143,19 @@ struct Avx2 {
   [[gnu::always_inline]] static V load_f16(const std::byte* at) noexcept {
     return {_mm256_cvtph_ps(load16(at)), _mm256_cvtph_ps(load16(at + 16))};
   }
-  // The even or the odd column of 16 pairs of bf16.
+  // The even or the odd column of 16 pairs of bf16. Two shifts clear the even half when no register
+  // is free for a mask.
   [[gnu::always_inline]] static V load_bf16_even(const std::byte* at) noexcept {
     return {bf16_even(load32(at)), bf16_even(load32(at + 32))};
   }
-  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at) noexcept {
-    return {bf16_odd(load32(at)), bf16_odd(load32(at + 32))};
+  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, bool has_spare) noexcept {
+    return {bf16_odd(load32(at), has_spare), bf16_odd(load32(at + 32), has_spare)};
   }
   // e4m3fn codes, divided by 256: their bits, moved into place, are a binary16 number with an
   // exponent bias that is larger by 8, subnormals included.
   [[gnu::always_inline]] static V load_e4m3_div256(const std::byte* at) noexcept {
-    const __m256i wide = _mm256_cvtepu8_epi16(load16(at));
-    const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(wide, 8), _mm256_set1_epi16(-32768));
-    const __m256i rest = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(0x3f80));
-    const __m256i half = _mm256_or_si256(sign, rest);
+    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load16(at)), 7);
+    const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(-0x4001));
     return {_mm256_cvtph_ps(_mm256_castsi256_si128(half)),
             _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
   }
@@ -162,18 +172,9 @@ struct Avx2 {
     return {e8m0(codes), e8m0(_mm_srli_si128(codes, 8))};
   }
 
-  // The even or the odd element of one pair of bf16 in every lane.
-  [[gnu::always_inline]] static V broadcast_bf16_even(const std::uint16_t* pair) noexcept {
-    const __m256 all = bf16_even(broadcast_pair(pair));
-    return {all, all};
-  }
-  [[gnu::always_inline]] static V broadcast_bf16_odd(const std::uint16_t* pair) noexcept {
-    const __m256 all = bf16_odd(broadcast_pair(pair));
-    return {all, all};
-  }
-  [[gnu::always_inline]] static V broadcast_bf16(std::uint16_t bits) noexcept {
-    const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(bits) << 16));
-    return {all, all};
+  // 16 consecutive bf16.
+  [[gnu::always_inline]] static V load_bf16(const std::uint16_t* at) noexcept {
+    return {bf16(static_cast<const void*>(at)), bf16(static_cast<const void*>(at + 8))};
   }
   // Rounds to nearest even; NaN stays NaN.
   [[gnu::always_inline]] static void store_bf16(std::uint16_t* at, V a) noexcept {
@@ -212,13 +213,12 @@ struct Avx2 {
   [[gnu::always_inline]] static __m256 bf16_even(__m256i pairs) noexcept {
     return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
   }
-  [[gnu::always_inline]] static __m256 bf16_odd(__m256i pairs) noexcept {
-    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-65536)));
+  [[gnu::always_inline]] static __m256 bf16_odd(__m256i pairs, bool has_spare) noexcept {
+    return _mm256_castsi256_ps(has_spare ? _mm256_and_si256(pairs, _mm256_set1_epi32(-65536))
+                                         : _mm256_slli_epi32(_mm256_srli_epi32(pairs, 16), 16));
   }
-  [[gnu::always_inline]] static __m256i broadcast_pair(const std::uint16_t* pair) noexcept {
-    int bits = 0;
-    __builtin_memcpy(&bits, pair, sizeof(bits));
-    return _mm256_set1_epi32(bits);
+  [[gnu::always_inline]] static __m256 bf16(const void* at) noexcept {
+    return bf16_even(_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
   }
   // As binary16 the eight magnitudes have a zero low byte: a table of high bytes is enough.
   [[gnu::always_inline]] static V e2m1(__m128i nibbles) noexcept {

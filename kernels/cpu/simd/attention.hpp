@@ -13,7 +13,7 @@
 #include "kernels/api.hpp"
 #include "kernels/cpu/attention_blocking.hpp"
 #include "kernels/cpu/simd/math.hpp"
-#include "kernels/cpu/simd/products.hpp"
+#include "kernels/cpu/simd/sums.hpp"
 #include "kernels/cpu/simd/tile.hpp"
 
 namespace moe::kernels::simd {
@@ -97,7 +97,7 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
     transpose_keys<S>(args, group, block, dim, num_dims,
                       static_cast<float*>(static_cast<void*>(keys)));
     for_each_tile<S>(group.num_rows, [&](int first, int rows) {
-      cover_tile<S>(rows, num_panels, [&]<int R, int P>(int p) {
+      cover_tile<S, F32Product<S>>(rows, num_panels, [&]<int R, int P>(int p) {
         float* out = group.logits + first * kAttentionKeys + p * 16;
         Matrix<typename S::V, R, P> sums;
 #pragma GCC unroll 64
@@ -271,7 +271,7 @@ void attention(const AttentionArgs& args) noexcept {
         update_softmax<S>(args, group, block, r);
       }
       for_each_tile<S>(group.num_rows, [&](int first, int rows) {
-        cover_tile<S>(rows, dim_panels, [&]<int R, int P>(int p) {
+        cover_tile<S, F32Product<S>>(rows, dim_panels, [&]<int R, int P>(int p) {
           add_values<S, R, P>(args, group, block, first, p * 16);
         });
       });

@@ -5,7 +5,11 @@
 //   kColumns, kStepBytes        columns and bytes of a panel that one step takes
 //   kSubSteps                   multiply-adds of one step
 //   Activation                  element type of the activations
-//   weight<s>(at), activation<s>(at), accumulate(w, x, sum)
+//   weight(at, s, has_spare), activation(at, s), accumulate(w, x, sum)     for sub-step s;
+//   has_spare:
+//                               registers are free for constants
+//   kIsCoded                    weights are not f32 in memory
+//   kIsStaged                   may be made f32 in the L1 cache first where a level asks for it
 //   activation_last(at)         for the last column of an odd number (kColumns == 2)
 
 #include <cstddef>
@@ -26,13 +30,13 @@ struct F32Product {
   static constexpr std::int64_t kColumns = 1;
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr int kSubSteps = 1;
+  static constexpr bool kIsCoded = false;
+  static constexpr bool kIsStaged = true;
 
-  template <int s>
-  [[gnu::always_inline]] static V weight(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static V weight(const std::byte* at, int, bool) noexcept {
     return S::load(static_cast<const float*>(static_cast<const void*>(at)));
   }
-  template <int s>
-  [[gnu::always_inline]] static V activation(const float* at) noexcept {
+  [[gnu::always_inline]] static V activation(const float* at, int) noexcept {
     return S::broadcast(*at);
   }
   [[gnu::always_inline]] static V accumulate(V w, V x, V sum) noexcept { return S::fma(w, x, sum); }
@@ -41,9 +45,9 @@ struct F32Product {
 template <class S>
 struct F16Product : F32Product<S> {
   static constexpr std::int64_t kStepBytes = 32;
+  static constexpr bool kIsCoded = true;
 
-  template <int s>
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
     return S::load_f16(at);
   }
 };
@@ -54,32 +58,16 @@ struct Bf16Product : F32Product<S> {
   using V = typename S::V;
   static constexpr std::int64_t kColumns = 2;
   static constexpr int kSubSteps = 2;
+  static constexpr bool kIsCoded = true;
 
-  template <int s>
-  [[gnu::always_inline]] static V weight(const std::byte* at) noexcept {
-    return s == 0 ? S::load_bf16_even(at) : S::load_bf16_odd(at);
+  [[gnu::always_inline]] static V weight(const std::byte* at, int s, bool has_spare) noexcept {
+    return s == 0 ? S::load_bf16_even(at) : S::load_bf16_odd(at, has_spare);
   }
-  template <int s>
-  [[gnu::always_inline]] static V activation(const float* at) noexcept {
+  [[gnu::always_inline]] static V activation(const float* at, int s) noexcept {
     return S::broadcast(at[s]);
   }
   [[gnu::always_inline]] static V activation_last(const float* at) noexcept {
     return S::broadcast(*at);
-  }
-};
-
-// bf16 activations, widened to f32.
-template <class S>
-struct Bf16WideProduct : Bf16Product<S> {
-  using V = typename S::V;
-  using Activation = std::uint16_t;
-
-  template <int s>
-  [[gnu::always_inline]] static V activation(const std::uint16_t* at) noexcept {
-    return s == 0 ? S::broadcast_bf16_even(at) : S::broadcast_bf16_odd(at);
-  }
-  [[gnu::always_inline]] static V activation_last(const std::uint16_t* at) noexcept {
-    return S::broadcast_bf16(*at);
   }
 };
 
@@ -91,13 +79,13 @@ struct Bf16DotProduct {
   static constexpr std::int64_t kColumns = 2;
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr int kSubSteps = 1;
+  static constexpr bool kIsCoded = true;
+  static constexpr bool kIsStaged = false;
 
-  template <int s>
-  [[gnu::always_inline]] static V weight(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static V weight(const std::byte* at, int, bool) noexcept {
     return S::load_pairs(at);
   }
-  template <int s>
-  [[gnu::always_inline]] static V activation(const std::uint16_t* at) noexcept {
+  [[gnu::always_inline]] static V activation(const std::uint16_t* at, int) noexcept {
     return S::broadcast_pair(at);
   }
   [[gnu::always_inline]] static V activation_last(const std::uint16_t* at) noexcept {
@@ -111,9 +99,9 @@ struct Bf16DotProduct {
 template <class S>
 struct E4m3Product : F32Product<S> {
   static constexpr std::int64_t kStepBytes = 16;
+  static constexpr bool kIsCoded = true;
 
-  template <int s>
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
     return S::load_e4m3_div256(at);
   }
 };
@@ -121,9 +109,9 @@ struct E4m3Product : F32Product<S> {
 template <class S>
 struct E2m1Product : Bf16Product<S> {
   static constexpr std::int64_t kStepBytes = 16;
+  static constexpr bool kIsCoded = true;
 
-  template <int s>
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, bool) noexcept {
     return s == 0 ? S::load_e2m1_low(at) : S::load_e2m1_high(at);
   }
 };
@@ -137,6 +125,13 @@ struct TileInput {
   std::int64_t first_col;
   std::int64_t num_cols;
 };
+
+// Makes the compiler read memory again instead of keeping what it has read. Where sums fill most
+// registers, a kept weight or activation would push a sum out to the stack (GCC 12: up to 22
+// reloads in a loop of 24 multiply-adds).
+[[gnu::always_inline]] inline void forget_loads() noexcept {
+  __asm__ volatile("" ::: "memory");
+}
 
 // sums[r][p] += the products over the columns of the input, one chain each.
 template <class S, class Product, int R, int P>
@@ -155,23 +150,17 @@ template <class S, class Product, int R, int P>
   const std::int64_t even_cols = in.num_cols / Product::kColumns * Product::kColumns;
   std::int64_t offset = 0;
   for (std::int64_t col = 0; col < even_cols; col += Product::kColumns) {
-#pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) {
-      const auto w0 = Product::template weight<0>(w[p] + offset);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        sums[r][p] =
-            Product::accumulate(w0, Product::template activation<0>(x[r] + col), sums[r][p]);
-      }
-    }
-    if constexpr (Product::kSubSteps == 2) {
+#pragma GCC unroll 2
+    for (int s = 0; s < Product::kSubSteps; ++s) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const auto w1 = Product::template weight<1>(w[p] + offset);
+        if constexpr (S::needs_fence(R, P)) {
+          forget_loads();
+        }
+        const auto weight = Product::weight(w[p] + offset, s, S::has_spare(R, P));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          sums[r][p] =
-              Product::accumulate(w1, Product::template activation<1>(x[r] + col), sums[r][p]);
+          sums[r][p] = Product::accumulate(weight, Product::activation(x[r] + col, s), sums[r][p]);
         }
       }
     }
@@ -181,11 +170,11 @@ template <class S, class Product, int R, int P>
     if (even_cols != in.num_cols) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const auto w0 = Product::template weight<0>(w[p] + offset);
+        const auto weight = Product::weight(w[p] + offset, 0, S::has_spare(R, P));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           sums[r][p] =
-              Product::accumulate(w0, Product::activation_last(x[r] + even_cols), sums[r][p]);
+              Product::accumulate(weight, Product::activation_last(x[r] + even_cols), sums[r][p]);
         }
       }
     }
@@ -206,12 +195,12 @@ template <int R, int P, class Visit>
   }
 }
 
-template <class S, int R = S::kMaxTileRows, class Visit>
+template <class S, class Product, int R = S::kMaxTileRows, class Visit>
 [[gnu::always_inline]] inline void cover_tile(int rows, int panels, Visit visit) noexcept {
   if (rows == R) {
-    cover_panels<R, S::tile_panels(R)>(0, panels, visit);
+    cover_panels<R, S::tile_panels(R, Product::kIsCoded)>(0, panels, visit);
   } else if constexpr (R > 1) {
-    cover_tile<S, R - 1>(rows, panels, visit);
+    cover_tile<S, Product, R - 1>(rows, panels, visit);
   }
 }
 

@@ -1,0 +1,439 @@
+#pragma once
+
+// The sums of a block of rows with a group of packed panels, for every weight format, written once
+// over the vector type S of a level. Sums are left in a buffer in the L1 cache for the caller to
+// add bias or apply the activation function.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/api.hpp"
+#include "kernels/cpu/layout.hpp"
+#include "kernels/cpu/simd/tile.hpp"
+
+namespace moe::kernels::simd {
+
+// 48 rows of 2048 f32 activations are 384 KiB: they stay in the L2 cache while panels stream by.
+inline constexpr int kMaxBlockRows = 48;
+// Columns that all tiles of a block work through before the next, so that panels of long rows are
+// still in the L2 cache for the second tile.
+inline constexpr std::int64_t kChunkCols = 2048;
+
+// The rows of one block and the buffer of their sums: those of row r and panel p of the group begin
+// at sums + r * sums_stride + p * 16.
+template <class Activation>
+struct RowBlock {
+  const Activation* rows[kMaxBlockRows];
+  int num_rows;
+  int sums_stride;
+  float* sums;
+};
+
+// Columns [first, first + count) of a matrix.
+struct ColumnRange {
+  std::int64_t first;
+  std::int64_t count;
+};
+
+[[nodiscard]] constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) noexcept {
+  return a < b ? a : b;
+}
+
+[[gnu::always_inline]] inline float* as_floats(std::byte* at) noexcept {
+  return static_cast<float*>(static_cast<void*>(at));
+}
+
+// Calls visit(first_row, num_rows) for tiles of at most kMaxTileRows rows of nearly equal size.
+template <class S, class Visit>
+[[gnu::always_inline]] inline void for_each_tile(int num_rows, Visit visit) noexcept {
+  const int num_tiles = (num_rows + S::kMaxTileRows - 1) / S::kMaxTileRows;
+  const int tile_rows = num_rows / num_tiles;
+  const int num_larger = num_rows % num_tiles;
+  int first = 0;
+  for (int tile = 0; tile < num_tiles; ++tile) {
+    const int rows = tile_rows + (tile < num_larger ? 1 : 0);
+    visit(first, rows);
+    first += rows;
+  }
+}
+
+template <class S, int R, int P>
+[[gnu::always_inline]] inline void load_sums(const float* at, std::int64_t stride, bool is_first,
+                                             Matrix<typename S::V, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      sums[r][p] = is_first ? S::broadcast(0.0F) : S::load(at + r * stride + p * 16);
+    }
+  }
+}
+
+template <class S, int R, int P>
+[[gnu::always_inline]] inline void store_sums(const Matrix<typename S::V, R, P>& sums, float* at,
+                                              std::int64_t stride) noexcept {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      S::store(at + r * stride + p * 16, sums[r][p]);
+    }
+  }
+}
+
+// The codes of Product's format as f32, [num_cols][16]. An odd last column of a format that holds
+// pairs is followed by the other of its pair.
+template <class S, class Product>
+[[gnu::always_inline]] inline void stage_weights(const std::byte* codes, std::int64_t num_cols,
+                                                 std::byte* out) noexcept {
+  for (std::int64_t col = 0; col < num_cols; col += Product::kColumns) {
+#pragma GCC unroll 2
+    for (int s = 0; s < Product::kSubSteps; ++s) {
+      S::store(as_floats(out), Product::weight(codes, s, true));
+      out += 64;
+    }
+    codes += Product::kStepBytes;
+  }
+}
+
+// f32, f16 and bf16 weights: the sums are the products themselves.
+template <class S, class Product>
+struct PlainSums {
+  using Activation = typename Product::Activation;
+
+  static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
+                      const RowBlock<Activation>& block) noexcept {
+    add_columns(weight, panel, num_panels, block, {0, weight.cols}, {0, weight.cols});
+  }
+
+  // Adds the columns `cols` of the matrix, whose activations are columns `x_cols` of the rows.
+  static void add_columns(const PackedMatrix& weight, std::int64_t panel, int num_panels,
+                          const RowBlock<Activation>& block, ColumnRange cols,
+                          ColumnRange x_cols) noexcept {
+    const std::byte* data = weight.data + panel * weight.panel_stride_bytes +
+                            cols.first / Product::kColumns * Product::kStepBytes;
+    const bool is_staged = Product::kIsStaged && block.num_rows >= S::kStageRows;
+    const std::int64_t chunk = is_staged                           ? S::kStagedCols
+                               : block.num_rows <= S::kMaxTileRows ? weight.cols
+                                                                   : kChunkCols;
+    std::int64_t done = 0;
+    do {  // at least once: a matrix without columns has sums too, zero
+      const std::int64_t count = smaller(chunk, cols.count - done);
+      const ColumnRange piece{x_cols.first + done, count};
+      const bool is_first = cols.first + done == 0;
+      if constexpr (Product::kIsStaged) {
+        if (is_staged) {
+          add_staged(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
+        } else {
+          add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
+        }
+      } else {
+        add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
+      }
+      data += chunk / Product::kColumns * Product::kStepBytes;
+      done += chunk;
+    } while (done < cols.count);
+  }
+
+ private:
+  static void add_direct(const std::byte* data, std::int64_t panel_stride, int num_panels,
+                         const RowBlock<Activation>& block, ColumnRange cols,
+                         bool is_first) noexcept {
+    for_each_tile<S>(block.num_rows, [&](int first, int rows) {
+      cover_tile<S, Product>(rows, num_panels, [&]<int R, int P>(int p) {
+        float* at = block.sums + first * block.sums_stride + p * 16;
+        Matrix<typename S::V, R, P> sums;
+        load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
+        accumulate_tile<S, Product, R, P>(
+            {data + p * panel_stride, panel_stride, block.rows + first, cols.first, cols.count},
+            sums);
+        store_sums<S, R, P>(sums, at, block.sums_stride);
+      });
+    });
+  }
+
+  // Many rows share each panel: its columns are first made f32 in the L1 cache, which takes the
+  // decoding out of the tiles. One panel at a time, so that it also stays there.
+  static void add_staged(const std::byte* data, std::int64_t panel_stride, int num_panels,
+                         const RowBlock<Activation>& block, ColumnRange cols,
+                         bool is_first) noexcept {
+    alignas(64) std::byte staged[S::kStagedCols * 64];
+    for (int p = 0; p < num_panels; ++p) {
+      const std::byte* panel = data + p * panel_stride;
+      if constexpr (Product::kIsCoded) {
+        stage_weights<S, Product>(panel, cols.count, staged);
+        panel = staged;
+      }
+      for_each_tile<S>(block.num_rows, [&](int first, int rows) {
+        cover_tile<S, F32Product<S>>(rows, 1, [&]<int R, int P>(int) {
+          float* at = block.sums + first * block.sums_stride + p * 16;
+          Matrix<typename S::V, R, 1> sums;
+          load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
+          accumulate_tile<S, F32Product<S>, R, 1>(
+              {panel, 0, block.rows + first, cols.first, cols.count}, sums);
+          store_sums<S, R, 1>(sums, at, block.sums_stride);
+        });
+      });
+    }
+  }
+};
+
+// bf16 weights and activations on a level without a bf16 dot product: activations are made f32, as
+// many columns at a time as the buffer holds, and shared by the panels of the group.
+template <class S>
+struct WidenedSums {
+  using Activation = std::uint16_t;
+  using Sums = PlainSums<S, Bf16Product<S>>;
+  static constexpr std::int64_t kBufferFloats = kMaxBlockRows * 256;
+
+  static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
+                      const RowBlock<std::uint16_t>& block) noexcept {
+    alignas(64) float buffer[kBufferFloats];
+    const std::int64_t stride = kBufferFloats / block.num_rows / 16 * 16;
+    RowBlock<float> wide;
+    wide.num_rows = block.num_rows;
+    wide.sums_stride = block.sums_stride;
+    wide.sums = block.sums;
+    std::int64_t col = 0;
+    do {
+      const std::int64_t count = smaller(stride, weight.cols - col);
+      for (int r = 0; r < block.num_rows; ++r) {
+        wide.rows[r] = buffer + r * stride;
+        widen(block.rows[r] + col, count, buffer + r * stride);
+      }
+      Sums::add_columns(weight, panel, num_panels, wide, {col, count}, {0, count});
+      col += stride;
+    } while (col < weight.cols);
+  }
+
+ private:
+  [[gnu::always_inline]] static void widen(const std::uint16_t* x, std::int64_t count,
+                                           float* out) noexcept {
+    std::int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      S::store(out + i, S::load_bf16(x + i));
+    }
+    if (i < count) {
+      std::uint16_t rest[16] = {};
+      for (std::int64_t k = 0; i + k < count; ++k) {
+        rest[k] = x[i + k];
+      }
+      S::store(out + i, S::load_bf16(rest));
+    }
+  }
+};
+
+// How the two formats with scales keep them; see layout.hpp.
+template <class S>
+struct Fp8Codes {
+  using Product = E4m3Product<S>;
+  static constexpr std::int64_t kScaleBytes = kFp8ScaleBytes;
+
+  static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
+  static std::int64_t block_bytes(const PackedMatrix& weight) noexcept {
+    return fp8_block_offset(1, weight.block_cols);
+  }
+  // Makes up for the codes being loaded divided by 256.
+  [[gnu::always_inline]] static typename S::V scale(const std::byte* at) noexcept {
+    return S::mul(S::load(static_cast<const float*>(static_cast<const void*>(at))),
+                  S::broadcast(256.0F));
+  }
+};
+
+template <class S>
+struct Mxfp4Codes {
+  using Product = E2m1Product<S>;
+  static constexpr std::int64_t kScaleBytes = kPanelRows;
+
+  static std::int64_t block_cols(const PackedMatrix&) noexcept { return kMxfp4Group; }
+  static std::int64_t block_bytes(const PackedMatrix&) noexcept { return kMxfp4GroupBytes; }
+  [[gnu::always_inline]] static typename S::V scale(const std::byte* at) noexcept {
+    return S::load_e8m0(at);
+  }
+};
+
+// fp8 and mxfp4: a chain per scale block, then one multiply-add with the scale.
+template <class S, class Codes>
+struct ScaledSums {
+  using V = typename S::V;
+  using Product = typename Codes::Product;
+  using Activation = float;
+
+  static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
+                      const RowBlock<float>& block) noexcept {
+    const std::byte* data = weight.data + panel * weight.panel_stride_bytes;
+    if (weight.cols == 0) {
+      for (int i = 0; i < block.num_rows * num_panels; ++i) {
+        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
+                 S::broadcast(0.0F));
+      }
+    } else if (block.num_rows < S::kStageScaledRows) {
+      cover_tile<S, Product, S::kStageScaledRows - 1>(
+          block.num_rows, num_panels, [&]<int R, int P>(int p) {
+            compute_direct<R, P>(weight, data + p * weight.panel_stride_bytes, block.rows,
+                                 block.sums + p * 16, block.sums_stride);
+          });
+    } else {
+      for (int p = 0; p < num_panels; p += kStagedPanels) {
+        const int rest = num_panels - p;
+        compute_staged(weight, data + p * weight.panel_stride_bytes,
+                       rest < kStagedPanels ? rest : kStagedPanels, p, block);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
+  static constexpr std::int64_t kMaxStagedBlocks = 8;
+
+  // Columns [first_col, first_col + num_cols) in the L1 cache as f32: whole scale blocks, or a
+  // piece of one that is too wide.
+  struct Stage {
+    alignas(64) std::byte weights[kStagedPanels * S::kStagedCols * 64];
+    alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> scales;
+    alignas(64) Array<float, kMaxBlockRows * kStagedPanels * 16> chains;  // of a block in pieces
+    std::int64_t first_col;
+    std::int64_t num_cols;
+    std::int64_t block_cols;
+    bool continues_block;
+    bool ends_block;
+    bool is_first_block;  // the first staged scale block begins the row
+  };
+
+  [[gnu::always_inline]] static void add_scaled(float* total, V scale, V sum,
+                                                bool is_first) noexcept {
+    S::store(total, S::fma(scale, sum, is_first ? S::broadcast(0.0F) : S::load(total)));
+  }
+
+  template <int R, int P>
+  static void compute_direct(const PackedMatrix& weight, const std::byte* panel,
+                             const float* const* rows, float* out, int out_stride) noexcept {
+    const std::int64_t block_cols = Codes::block_cols(weight);
+    for (std::int64_t begin = 0; begin < weight.cols; begin += block_cols) {
+      Matrix<V, R, P> sums;
+      load_sums<S, R, P>(out, out_stride, true, sums);
+      accumulate_tile<S, Product, R, P>({panel + Codes::kScaleBytes, weight.panel_stride_bytes,
+                                         rows, begin, smaller(block_cols, weight.cols - begin)},
+                                        sums);
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        const V scale = Codes::scale(panel + p * weight.panel_stride_bytes);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          add_scaled(out + r * out_stride + p * 16, scale, sums[r][p], begin == 0);
+        }
+      }
+      panel += Codes::block_bytes(weight);
+    }
+  }
+
+  static void compute_staged(const PackedMatrix& weight, const std::byte* data, int num_panels,
+                             int first_panel, const RowBlock<float>& block) noexcept {
+    Stage stage;
+    const std::int64_t block_cols = Codes::block_cols(weight);
+    const bool in_pieces = block_cols > S::kStagedCols;
+    const std::int64_t blocks_at_once =
+        in_pieces ? 1 : smaller(kMaxStagedBlocks, S::kStagedCols / block_cols);
+    for (std::int64_t begin = 0; begin < weight.cols; begin += blocks_at_once * block_cols) {
+      const std::int64_t end = smaller(weight.cols, begin + blocks_at_once * block_cols);
+      const std::int64_t piece_cols = in_pieces ? S::kStagedCols : end - begin;
+      for (std::int64_t col = begin; col < end; col += piece_cols) {
+        stage.first_col = col;
+        stage.num_cols = smaller(piece_cols, end - col);
+        stage.block_cols = in_pieces ? stage.num_cols : block_cols;
+        stage.continues_block = col != begin;
+        stage.ends_block = col + stage.num_cols == end;
+        stage.is_first_block = begin == 0;
+        fill_stage(weight, data, num_panels, begin, stage);
+        for_each_tile<S>(block.num_rows, [&](int first, int rows) {
+          cover_tile<S, F32Product<S>>(rows, num_panels, [&]<int R, int P>(int p) {
+            if constexpr (P <= kStagedPanels) {
+              multiply_stage<R, P>(stage, p, first, block,
+                                   block.sums + first * block.sums_stride + (first_panel + p) * 16);
+            }
+          });
+        });
+      }
+      data += blocks_at_once * Codes::block_bytes(weight);
+    }
+  }
+
+  // `data` is where the scale block that begins at column `begin` lies in the first panel.
+  static void fill_stage(const PackedMatrix& weight, const std::byte* data, int num_panels,
+                         std::int64_t begin, Stage& stage) noexcept {
+    for (int p = 0; p < num_panels; ++p) {
+      const std::byte* codes = data + p * weight.panel_stride_bytes;
+      float* scales = stage.scales + p * kMaxStagedBlocks * 16;
+      std::byte* out = stage.weights + p * S::kStagedCols * 64;
+      for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
+        S::store(scales, Codes::scale(codes));
+        const std::int64_t skipped =
+            (stage.first_col - begin) / Product::kColumns * Product::kStepBytes;
+        const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
+        stage_weights<S, Product>(codes + Codes::kScaleBytes + (done == 0 ? skipped : 0), cols,
+                                  out + done * 64);
+        scales += 16;
+        codes += Codes::block_bytes(weight);
+      }
+    }
+  }
+
+  template <int R, int P>
+  static void multiply_stage(Stage& stage, int first_panel, int first_row,
+                             const RowBlock<float>& block, float* out) noexcept {
+    constexpr std::int64_t kPanelStride = S::kStagedCols * 64;
+    constexpr int kChainStride = kStagedPanels * 16;
+    const std::byte* weights = stage.weights + first_panel * kPanelStride;
+    const float* scales = stage.scales + first_panel * kMaxStagedBlocks * 16;
+    float* chains = stage.chains + first_row * kChainStride + first_panel * 16;
+    for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
+      Matrix<V, R, P> sums;
+      load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
+      accumulate_tile<S, F32Product<S>, R, P>(
+          {weights, kPanelStride, block.rows + first_row, stage.first_col + done,
+           smaller(stage.block_cols, stage.num_cols - done)},
+          sums);
+      if (!stage.ends_block) {
+        store_sums<S, R, P>(sums, chains, kChainStride);
+        return;
+      }
+      const bool is_first = stage.is_first_block && done == 0;
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        const V scale = S::load(scales + p * kMaxStagedBlocks * 16);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          add_scaled(out + r * block.sums_stride + p * 16, scale, sums[r][p], is_first);
+        }
+      }
+      weights += stage.block_cols * 64;
+      scales += 16;
+    }
+  }
+};
+
+// Calls visit.template operator()<Sums>() with the way to compute sums of the two formats.
+template <class S, class Visit>
+[[gnu::always_inline]] inline void with_sums(WeightFormat format, ActivationFormat activation,
+                                             Visit visit) noexcept {
+  switch (format) {
+    case WeightFormat::kF32:
+      return visit.template operator()<PlainSums<S, F32Product<S>>>();
+    case WeightFormat::kF16:
+      return visit.template operator()<PlainSums<S, F16Product<S>>>();
+    case WeightFormat::kBf16:
+      if (activation == ActivationFormat::kF32) {
+        return visit.template operator()<PlainSums<S, Bf16Product<S>>>();
+      } else if constexpr (S::kHasDotBf16) {
+        return visit.template operator()<PlainSums<S, Bf16DotProduct<S>>>();
+      } else {
+        return visit.template operator()<WidenedSums<S>>();
+      }
+    case WeightFormat::kFp8:
+      return visit.template operator()<ScaledSums<S, Fp8Codes<S>>>();
+    case WeightFormat::kMxfp4:
+      return visit.template operator()<ScaledSums<S, Mxfp4Codes<S>>>();
+  }
+}
+
+}  // namespace moe::kernels::simd
