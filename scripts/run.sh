@@ -20,7 +20,6 @@ mkdir -p reports/out
 say "moe-bench run scenarios/checkpoints/tinymoe-qwen3"
 status=0
 build/release/bin/moe-bench run scenarios/checkpoints/tinymoe-qwen3 \
-  --output reports/out/tinymoe-qwen3.json --output reports/out/tinymoe-qwen3.html \
-  --output - "$@" || status=$?
+  --output reports/out/tinymoe-qwen3.json --output reports/out/tinymoe-qwen3.html "$@" || status=$?
 say "reports/out/tinymoe-qwen3.json and reports/out/tinymoe-qwen3.html"
 exit "$status"
