@@ -174,30 +174,37 @@ class Binder {
   }
 
   // The scales of an FP8 tensor as f32, in whichever file they are.
-  const float* take_fp8_scales(const TensorRef& weight, const Shape& shape) {
+  struct Fp8Scales {
+    const float* data = nullptr;
+    Dtype dtype = Dtype::kF32;  // in the file
+  };
+
+  Fp8Scales take_fp8_scales(const TensorRef& weight, const Shape& shape) {
     const std::string name = fp8_scale_name(weight.name);
     const TensorRef scales = take_exact(
         name, shape, fmt::format("the FP8 tensor \"{}\" needs its block scales", weight.name));
     require_float(scales);
     if (options_.scan_values) require_finite(scales, files_.file_of(scales.name).path());
-    if (scales.dtype == Dtype::kF32) return reinterpret_cast<const float*>(scales.bytes.data());
+    if (scales.dtype == Dtype::kF32) {
+      return {reinterpret_cast<const float*>(scales.bytes.data()), scales.dtype};
+    }
     auto converted = std::make_shared<const std::vector<float>>(to_f32(scales));
     const float* data = converted->data();
     model_.owned.push_back(std::move(converted));
-    return data;
+    return {data, scales.dtype};
   }
 
   // `scales` is the [row blocks, column blocks] matrix that starts at `first_row` of the view.
-  void add_fp8_scales(MatrixView& view, const TensorRef& tensor, const float* scales,
+  void add_fp8_scales(MatrixView& view, const TensorRef& tensor, const Fp8Scales& scales,
                       std::int64_t first_block_row) const {
     view.encoding = MatrixEncoding::kFp8Block;
     view.dtype = tensor.dtype;
+    view.scale_dtype = scales.dtype;
     view.block_rows = config_.quant.block_rows;
     view.block_cols = config_.quant.block_cols;
     view.scale_row_stride = div_ceil(view.cols, view.block_cols);
     // May be unaligned: the address is computed in bytes.
-    view.fp8_scales = reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(scales) +
-                                                     first_block_row * view.scale_row_stride *
+    view.fp8_scales = reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(scales.data) + first_block_row * view.scale_row_stride *
                                                          static_cast<std::int64_t>(sizeof(float)));
   }
 
@@ -214,7 +221,7 @@ class Binder {
     const std::int64_t cols = expected.shape[is_in_out ? 1 : 2];
     const bool is_gate_up = expected.slot == Slot::kExpertsGateUp;
     const std::int64_t block_rows = config_.quant.block_rows;
-    const float* scales = nullptr;
+    Fp8Scales scales;
     std::int64_t scale_rows = 0;
     if (is_fp8) {
       scale_rows = div_ceil(rows, block_rows);

@@ -40,6 +40,7 @@ struct MatrixView {
   const float* fp8_scales =
       nullptr;  // [ceil(rows/block_rows), scale_row_stride], may be unaligned: read with memcpy
   const std::byte* mxfp4_scales = nullptr;
+  Dtype scale_dtype = Dtype::kF32;  // of fp8_scales as the file has them
   std::int64_t scale_row_stride = 0;
   std::int32_t block_rows = 0;
   std::int32_t block_cols = 0;
