@@ -11,8 +11,9 @@ Make both files on one quiet machine, with repetitions interleaved:
 
 For each benchmark in both: the ratio of the medians (contender / baseline) and the p-value of
 the two-sided Mann-Whitney U test. "slower" needs both a ratio above the limit and p below alpha;
-run again to confirm before believing it. Exit status: 0 nothing slower, 1 something slower, 2 usage,
-3 unreadable input, 7 nothing comparable (no common benchmark, or fewer than 5 repetitions of each).
+run again to confirm before believing it. Exit status: 0 nothing slower, 1 something slower,
+2 usage, 3 unreadable input, 7 nothing comparable (no common benchmark, or fewer than 5 repetitions
+of each).
 """
 
 import argparse

@@ -85,6 +85,11 @@ class CheckLayers(unittest.TestCase):
                     "does not start at the project root")
         self.expect({"lib/base/units.cpp": '#include "lib/base/gone.hpp"\n'}, "does not exist")
 
+    def test_generated_header_is_known_to_the_build(self):
+        self.expect({"lib/base/units.cpp": '#include "version.hpp"\n', "lib/base/CMakeLists.txt":
+                     "configure_file(version.hpp.in version.hpp)\n"
+                     "moe_add_module(base SOURCES units.cpp)\n"})
+
     def test_banned_calls_below_the_application(self):
         for call in ('printf("x");', "std::printf(x);", "std::cerr << 1;", "std::exit(1);",
                      "::exit(1);", "abort();", 'getenv("HOME");', "int x = rand();",
