@@ -14,8 +14,8 @@ struct StoppingRules {
   std::int64_t min_samples = 1;  // nothing but the time budget stops before this many
   std::int64_t max_samples = 0;  // 0: no limit
   // Half the width of the 95 % confidence interval of the median, over the median: 0.05 is 5 %.
-  std::optional<double> target_half_width_ratio;
-  std::optional<double> time_budget_s;
+  std::optional<double> target_half_width_ratio = std::nullopt;
+  std::optional<double> time_budget_s = std::nullopt;
 };
 
 enum class StopReason : std::uint8_t { kContinue, kConverged, kSampleCount, kTimeBudget };
