@@ -50,6 +50,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
   }
   MatchScratch scratch(text.size());
   PieceList list = data.added.split(text, data.normalizer.get(), scratch);
+  list.where = data.where;
   for (const auto& step : data.pre_tokenizer.steps) step->apply(list, scratch);
 
   std::vector<std::int32_t> ids;

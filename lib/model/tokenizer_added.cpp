@@ -1,5 +1,6 @@
 #include "lib/model/tokenizer_added.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "lib/model/unicode_text.hpp"
@@ -125,7 +126,8 @@ void AddedTokens::find(std::string_view text, const StringSetMatcher& matcher,
       end = space_end;
     }
     if (done < begin) out.push_back({done, begin, -1});
-    out.push_back({begin, end, token.id});
+    // A match within white space that rstrip took already has nothing left, and counts for nothing.
+    if (begin < end) out.push_back({begin, end, token.id});
     done = end;
   }
   if (done < text.size()) out.push_back({done, text.size(), -1});
@@ -140,19 +142,20 @@ PieceList AddedTokens::split(std::string_view text, const Normalizer* normalizer
   find(text, raw_, scratch, outer);
   for (const Found& part : outer) {
     if (part.token >= 0) {
-      list.pieces.push_back({list.text.size(), list.text.size(), part.token, false});
+      list.pieces.push_back({list.text.size(), list.text.size(), part.token, 0});
       continue;
     }
-    NormalizedText normal{std::string(text.substr(part.begin, part.end - part.begin)),
-                          part.begin == 0, list.max_bytes};
+    const std::string_view raw = text.substr(part.begin, part.end - part.begin);
+    NormalizedText normal{std::string(raw), part.begin == 0 ? first_code_point(raw).length : 0,
+                          list.max_bytes};
     if (normalizer != nullptr) normalizer->apply(normal, scratch);
     inner.clear();
     find(normal.text, normalized_, scratch, inner);
     const std::size_t base = list.text.size();
     list.text += normal.text;
     for (const Found& piece : inner) {
-      list.pieces.push_back(
-          {base + piece.begin, base + piece.end, piece.token, normal.at_start && piece.begin == 0});
+      list.pieces.push_back({base + piece.begin, base + piece.end, piece.token,
+                             normal.start_bytes - std::min(normal.start_bytes, piece.begin)});
     }
   }
   return list;

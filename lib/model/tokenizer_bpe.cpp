@@ -66,12 +66,16 @@ std::pair<std::string, std::string> merge_parts(const Json& merge, const std::st
 
 }  // namespace
 
-BpeModel BpeModel::parse(const JsonFields& fields, bool byte_level) {
+void BpeModel::check_type(const JsonFields& fields) {
   // Files written before the field existed hold a BPE model without a type.
   const auto type = fields.optional_text("type");
   if (type && *type != "BPE") {
     refuse(fields.where(), fmt::format("model type {} is not known (known: BPE)", quote(*type)));
   }
+}
+
+BpeModel BpeModel::parse(const JsonFields& fields, bool byte_level) {
+  check_type(fields);
   refuse_options(fields);
   BpeModel model;
   model.where_ = fields.where();

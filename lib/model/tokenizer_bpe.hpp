@@ -45,6 +45,8 @@ void merge_symbols(std::vector<std::int32_t>& symbols, const MergeTable& merges)
 
 class BpeModel {
  public:
+  // Refuses another type of model by name.
+  static void check_type(const JsonFields& fields);
   // `byte_level`: pieces come as raw bytes, and the vocabulary is written in the byte alphabet.
   [[nodiscard]] static BpeModel parse(const JsonFields& fields, bool byte_level);
 

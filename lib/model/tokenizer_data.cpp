@@ -90,7 +90,7 @@ class AddedTokenReader {
   }
 
   void normalize(AddedToken& token) {
-    NormalizedText text{token.content, true, max_growth(token.content.size())};
+    NormalizedText text{token.content, 0, max_growth(token.content.size())};
     MatchScratch scratch(token.content.size());
     if (token.normalized && data_.normalizer) data_.normalizer->apply(text, scratch);
     token.normalized_content = std::move(text.text);
@@ -249,6 +249,8 @@ const Token* TokenizerData::find(std::int32_t id) const {
 std::shared_ptr<const TokenizerData> parse_tokenizer(const Json& root, const std::string& where) {
   const JsonFields fields(root, where);
   check_version(fields);
+  const JsonFields model(fields.require("model"), fields.where("model"));
+  BpeModel::check_type(model);
   PreTokenizerChain pre_tokenizer =
       parse_pre_tokenizer(fields.find("pre_tokenizer"), fields.where("pre_tokenizer"));
   auto data = std::make_shared<TokenizerData>(BpeModel::parse(

@@ -1,5 +1,6 @@
 #include "lib/model/tokenizer_normalizer.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -14,11 +15,31 @@ namespace {
 
 using NormalizerPtr = std::unique_ptr<const Normalizer>;
 
+// Rewrites character by character, or nearly so: what stands at the front stays there.
+template <typename Rewrite>
+void rewrite(NormalizedText& text, Rewrite rewritten) {
+  if (text.start_bytes > 0) {
+    text.start_bytes = rewritten(std::string_view(text.text).substr(0, text.start_bytes)).size();
+  }
+  text.text = rewritten(text.text);
+}
+
+std::string without_marks(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint c = first_code_point(text);
+    if (!is_mark(c.value)) out.append(text.substr(0, c.length));
+    text.remove_prefix(c.length);
+  }
+  return out;
+}
+
 class UnicodeNormalizer final : public Normalizer {
  public:
   explicit UnicodeNormalizer(NormalizationForm form) : form_(form) {}
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
-    text.text = normalize(text.text, form_);
+    rewrite(text, [this](std::string_view part) { return normalize(part, form_); });
   }
 
  private:
@@ -29,7 +50,9 @@ class PrependNormalizer final : public Normalizer {
  public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
-    if (!text.text.empty()) text.text.insert(0, prefix_);
+    if (text.text.empty()) return;
+    text.text.insert(0, prefix_);
+    if (text.start_bytes > 0) text.start_bytes += prefix_.size();
   }
 
  private:
@@ -47,16 +70,19 @@ class ReplaceNormalizer final : public Normalizer {
     std::string out;
     out.reserve(text.text.size());
     const std::string_view old = text.text;
+    std::size_t start_bytes = 0;
     for (const PatternRange& range : ranges) {
       if (out.size() > text.max_bytes) refuse(pattern_.where(), "the text grows without end");
       const std::string_view part = old.substr(range.begin, range.end - range.begin);
-      if (range.is_match && range.begin == 0 && !part.empty()) {
-        // What replaces several characters belongs to the last of them.
-        const bool one_character = first_code_point(part).length == part.size();
-        text.at_start = text.at_start && one_character && !content_.empty();
-      }
       out.append(range.is_match ? std::string_view(content_) : part);
+      // What replaces several characters belongs to the last of them.
+      if (range.end <= text.start_bytes) {
+        start_bytes = out.size();
+      } else if (!range.is_match && range.begin < text.start_bytes) {
+        start_bytes = out.size() - (range.end - text.start_bytes);
+      }
     }
+    text.start_bytes = start_bytes;
     text.text = std::move(out);
   }
 
@@ -72,8 +98,9 @@ class StripNormalizer final : public Normalizer {
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
     std::string_view rest = text.text;
     while (left_ && !rest.empty() && is_white_space(first_code_point(rest).value)) {
-      rest.remove_prefix(first_code_point(rest).length);
-      text.at_start = false;
+      const std::size_t length = first_code_point(rest).length;
+      rest.remove_prefix(length);
+      text.start_bytes -= std::min(text.start_bytes, length);
     }
     while (right_ && !rest.empty() && is_white_space(last_code_point(rest).value)) {
       rest.remove_suffix(last_code_point(rest).length);
@@ -89,33 +116,21 @@ class StripNormalizer final : public Normalizer {
 class StripAccentsNormalizer final : public Normalizer {
  public:
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
-    std::string out;
-    out.reserve(text.text.size());
-    std::string_view rest = text.text;
-    while (!rest.empty()) {
-      const CodePoint c = first_code_point(rest);
-      if (!is_mark(c.value)) {
-        out.append(rest.substr(0, c.length));
-      } else if (out.empty()) {
-        text.at_start = false;
-      }
-      rest.remove_prefix(c.length);
-    }
-    text.text = std::move(out);
+    rewrite(text, without_marks);
   }
 };
 
 class LowercaseNormalizer final : public Normalizer {
  public:
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
-    text.text = lowercase(text.text);
+    rewrite(text, lowercase);
   }
 };
 
 class ByteLevelNormalizer final : public Normalizer {
  public:
   void apply(NormalizedText& text, MatchScratch& /*scratch*/) const override {
-    text.text = to_byte_alphabet(text.text);
+    rewrite(text, to_byte_alphabet);
   }
 };
 

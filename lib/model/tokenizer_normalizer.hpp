@@ -2,6 +2,7 @@
 
 // The "normalizer" of tokenizer.json.
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@ namespace moe::model::tokenizer_detail {
 // A stretch of text on its way through the tokenizer.
 struct NormalizedText {
   std::string text;
-  // Whether the first character comes from the first character of the user's text: a Metaspace
-  // with prepend_scheme "first" asks for it.
-  bool at_start = false;
+  // How many bytes at the front come from the first character of the user's text: a Metaspace with
+  // prepend_scheme "first" asks for it.
+  std::size_t start_bytes = 0;
   // A chain of replacements can grow a text without end; more than this is refused.
   std::size_t max_bytes = 0;
 };

@@ -1,5 +1,6 @@
 #include "lib/model/tokenizer_pretokenizer.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -41,24 +42,32 @@ void split_pieces(PieceList& list, MatchScratch& scratch, SplitBehavior behavior
     for (const PatternRange& range : ranges) {
       if (range.begin == range.end) continue;
       pieces.push_back({piece.begin + range.begin, piece.begin + range.end, -1,
-                        piece.at_start && range.begin == 0});
+                        piece.start_bytes - std::min(piece.start_bytes, range.begin)});
     }
   }
   list.pieces = std::move(pieces);
 }
 
-// Rewrites the text piece by piece: `rewrite` appends the new text of a piece.
+// Rewrites the text piece by piece: `rewrite(old, at_start, out)` appends the new text of a piece.
 template <typename Rewrite>
 void rewrite_pieces(PieceList& list, Rewrite rewrite) {
   std::string text;
   text.reserve(list.text.size() + 16);
   for (Piece& piece : list.pieces) {
     if (piece.token >= 0) continue;
+    const std::string_view old = list.view(piece);
     const std::size_t begin = text.size();
-    rewrite(list.view(piece), piece.at_start, text);
+    const bool at_start = piece.start_bytes > 0;
+    if (at_start) {
+      rewrite(old.substr(0, piece.start_bytes), at_start, text);
+      piece.start_bytes = text.size() - begin;
+      text.resize(begin);
+    }
+    rewrite(old, at_start, text);
     piece.begin = begin;
     piece.end = text.size();
-    if (text.size() > list.max_bytes) refuse("pre_tokenizer", "the text grows without end");
+    if (text.size() > list.max_bytes)
+      refuse(list.where, "the text grows without end in pre_tokenizer");
   }
   list.text = std::move(text);
 }

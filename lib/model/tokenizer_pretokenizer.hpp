@@ -18,14 +18,15 @@ namespace moe::model::tokenizer_detail {
 struct Piece {
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::int32_t token = -1;  // >= 0: this token, whatever the text says
-  bool at_start = false;    // see NormalizedText
+  std::int32_t token = -1;      // >= 0: this token, whatever the text says
+  std::size_t start_bytes = 0;  // see NormalizedText
 };
 
 struct PieceList {
   std::string text;
   std::vector<Piece> pieces;  // in order; none empty
   std::size_t max_bytes = 0;  // see NormalizedText
+  std::string where;          // names the file when the text grows beyond
 
   [[nodiscard]] std::string_view view(const Piece& piece) const {
     return std::string_view(text).substr(piece.begin, piece.end - piece.begin);
