@@ -3,6 +3,8 @@
 #include "kernels/cpu/scalar/scalar.hpp"
 #if defined(__x86_64__)
 #include "kernels/cpu/avx2/level.hpp"
+#include "kernels/cpu/avx512/level.hpp"
+#include "kernels/cpu/avx512_bf16/level.hpp"
 #endif
 
 namespace moe::kernels {
@@ -32,6 +34,28 @@ constexpr KernelTable kAvx2Table = {
     .dot = avx2::dot,
 };
 
+constexpr KernelTable kAvx512Table = {
+    .isa = Isa::kAvx512,
+    .gemm = avx512::gemm,
+    .gemm_gate_up = avx512::gemm_gate_up,
+    .attention = avx512::attention,
+    .rms_norm = avx512::rms_norm,
+    .axpy = avx512::axpy,
+    .f32_to_bf16 = avx512::f32_to_bf16,
+    .dot = avx512::dot,
+};
+
+constexpr KernelTable kAvx512Bf16Table = {
+    .isa = Isa::kAvx512Bf16,
+    .gemm = avx512_bf16::gemm,
+    .gemm_gate_up = avx512_bf16::gemm_gate_up,
+    .attention = avx512::attention,
+    .rms_norm = avx512::rms_norm,
+    .axpy = avx512::axpy,
+    .f32_to_bf16 = avx512::f32_to_bf16,
+    .dot = avx512::dot,
+};
+
 #endif
 
 }  // namespace
@@ -43,12 +67,16 @@ const KernelTable* level_table(Isa isa) noexcept {
 #if defined(__x86_64__)
     case Isa::kAvx2:
       return &kAvx2Table;
+    case Isa::kAvx512:
+      return &kAvx512Table;
+    case Isa::kAvx512Bf16:
+      return &kAvx512Bf16Table;
 #else
     case Isa::kAvx2:
-#endif
     case Isa::kAvx512:
     case Isa::kAvx512Bf16:
       break;
+#endif
   }
   return nullptr;
 }

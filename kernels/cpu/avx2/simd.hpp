@@ -26,7 +26,10 @@ struct Avx2 {
     }
     return rows == 2 || (rows == 3 && !is_coded) ? 2 : 1;
   }
-  [[nodiscard]] static constexpr bool needs_fence(int rows, int panels) noexcept {
+  [[nodiscard]] static constexpr bool forgets_between_steps(int rows, int panels) noexcept {
+    return rows * panels >= 4;
+  }
+  [[nodiscard]] static constexpr bool forgets_between_panels(int rows, int panels) noexcept {
     return rows * panels >= 4;
   }
   [[nodiscard]] static constexpr bool has_spare(int rows, int panels) noexcept {
@@ -37,7 +40,6 @@ struct Avx2 {
   static constexpr int kStageRows = 24;
   static constexpr int kStageScaledRows = 4;
   static constexpr std::int64_t kStagedCols = 256;
-  static constexpr bool kHasDotBf16 = false;
 
   [[gnu::always_inline]] static V broadcast(float value) noexcept {
     const __m256 all = _mm256_set1_ps(value);

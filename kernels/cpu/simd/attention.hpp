@@ -18,7 +18,7 @@
 
 namespace moe::kernels::simd {
 
-inline constexpr std::int64_t kKeyPanels = kAttentionKeys / 16;
+inline constexpr int kKeyPanels = static_cast<int>(kAttentionKeys / 16);
 // Dims of the keys that are transposed at a time: 16 KiB for a block of keys.
 inline constexpr std::int64_t kTransposeDims = 64;
 
@@ -97,7 +97,7 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
     transpose_keys<S>(args, group, block, dim, num_dims,
                       static_cast<float*>(static_cast<void*>(keys)));
     for_each_tile<S>(group.num_rows, [&](int first, int rows) {
-      cover_tile<S, F32Product<S>>(rows, num_panels, [&]<int R, int P>(int p) {
+      cover_tile<S, F32Product<S>, kKeyPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         float* out = group.logits + first * kAttentionKeys + p * 16;
         Matrix<typename S::V, R, P> sums;
 #pragma GCC unroll 64
@@ -271,7 +271,7 @@ void attention(const AttentionArgs& args) noexcept {
         update_softmax<S>(args, group, block, r);
       }
       for_each_tile<S>(group.num_rows, [&](int first, int rows) {
-        cover_tile<S, F32Product<S>>(rows, dim_panels, [&]<int R, int P>(int p) {
+        cover_tile<S, F32Product<S>, kMaxGroupPanels>(rows, dim_panels, [&]<int R, int P>(int p) {
           add_values<S, R, P>(args, group, block, first, p * 16);
         });
       });

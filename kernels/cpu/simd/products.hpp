@@ -15,10 +15,9 @@ namespace moe::kernels::simd {
 
 // Panels whose sums are kept at a time: many for few rows, so that wide tiles find enough panels.
 inline constexpr int kFewRows = 6;
-inline constexpr int kGroupPanelsFewRows = 8;
 inline constexpr int kGroupPanels = 4;
 inline constexpr int kSumsFloats = kMaxBlockRows * kGroupPanels * 16;
-static_assert(kFewRows * kGroupPanelsFewRows <= kMaxBlockRows * kGroupPanels);
+static_assert(kFewRows * kMaxGroupPanels <= kMaxBlockRows * kGroupPanels);
 
 // Args is GemmArgs or GateUpArgs. Calls finish(first_row, num_rows, panel, num_panels, sums,
 // sums_stride) for every block of rows and group of panels. A group holds an even number of panels
@@ -39,7 +38,7 @@ template <class S, class Sums, class Args, class Finish>
       const std::int64_t row = args.x_rows != nullptr ? args.x_rows[begin + r] : begin + r;
       block.rows[r] = x + row * args.x_stride;
     }
-    const int group = block.num_rows <= kFewRows ? kGroupPanelsFewRows : kGroupPanels;
+    const int group = block.num_rows <= kFewRows ? kMaxGroupPanels : kGroupPanels;
     block.sums_stride = group * 16;
     block.sums = sums;
     for (std::int64_t panel = panel_begin; panel < panel_end; panel += group) {
@@ -60,29 +59,33 @@ template <class S>
   return count >= 16 ? S::load(bias + at) : S::load_partial(bias + at, count);
 }
 
-template <class S>
-void gemm(const GemmArgs& args) noexcept {
-  with_sums<S>(args.weight.format, args.activation_format, [&]<class Sums>() {
-    for_each_block<S, Sums>(args, args.panel_begin, args.panel_end,
-                            [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                                int num_panels, const float* sums, int sums_stride) {
-                              for (int p = 0; p < num_panels; ++p) {
-                                const std::int64_t out = (panel + p) * kPanelRows;
-                                const std::int64_t count = args.weight.rows - out;
-                                const auto bias = load_bias<S>(args.bias, out, count);
-                                for (int r = 0; r < num_rows; ++r) {
-                                  const auto y =
-                                      S::add(S::load(sums + r * sums_stride + p * 16), bias);
-                                  float* at = args.y + (first_row + r) * args.y_stride + out;
-                                  if (count >= kPanelRows) {
-                                    S::store(at, y);
-                                  } else {
-                                    S::store_partial(at, y, count);
-                                  }
+template <class S, class Sums>
+[[gnu::always_inline]] inline void gemm_of(const GemmArgs& args) noexcept {
+  for_each_block<S, Sums>(args, args.panel_begin, args.panel_end,
+                          [&](std::int64_t first_row, int num_rows, std::int64_t panel,
+                              int num_panels, const float* sums, int sums_stride) {
+                            for (int p = 0; p < num_panels; ++p) {
+                              const std::int64_t out = (panel + p) * kPanelRows;
+                              const std::int64_t count = args.weight.rows - out;
+                              const auto bias = load_bias<S>(args.bias, out, count);
+                              for (int r = 0; r < num_rows; ++r) {
+                                const auto y =
+                                    S::add(S::load(sums + r * sums_stride + p * 16), bias);
+                                float* at = args.y + (first_row + r) * args.y_stride + out;
+                                if (count >= kPanelRows) {
+                                  S::store(at, y);
+                                } else {
+                                  S::store_partial(at, y, count);
                                 }
                               }
-                            });
-  });
+                            }
+                          });
+}
+
+template <class S>
+void gemm(const GemmArgs& args) noexcept {
+  with_sums<S>(args.weight.format, args.activation_format,
+               [&]<class Sums>() { gemm_of<S, Sums>(args); });
 }
 
 // Llama's SwiGLU, or the clamped form of the gpt-oss reference model.
@@ -124,26 +127,30 @@ template <class S>
   }
 }
 
+template <class S, class Sums>
+[[gnu::always_inline]] inline void gemm_gate_up_of(const GateUpArgs& args) noexcept {
+  for_each_block<S, Sums>(args, 2 * args.pair_begin, 2 * args.pair_end,
+                          [&](std::int64_t first_row, int num_rows, std::int64_t panel,
+                              int num_panels, const float* sums, int sums_stride) {
+                            for (int p = 0; p < num_panels; p += 2) {
+                              const std::int64_t out = (panel + p) / 2 * kPanelRows;
+                              const std::int64_t count = args.intermediate - out;
+                              const auto gate_bias = load_bias<S>(args.gate_bias, out, count);
+                              const auto up_bias = load_bias<S>(args.up_bias, out, count);
+                              for (int r = 0; r < num_rows; ++r) {
+                                const float* at = sums + r * sums_stride + p * 16;
+                                const auto gate = S::add(S::load(at), gate_bias);
+                                const auto up = S::add(S::load(at + 16), up_bias);
+                                store_hidden<S>(args, first_row + r, out, glu<S>(args, gate, up));
+                              }
+                            }
+                          });
+}
+
 template <class S>
 void gemm_gate_up(const GateUpArgs& args) noexcept {
-  with_sums<S>(args.weight.format, args.activation_format, [&]<class Sums>() {
-    for_each_block<S, Sums>(args, 2 * args.pair_begin, 2 * args.pair_end,
-                            [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                                int num_panels, const float* sums, int sums_stride) {
-                              for (int p = 0; p < num_panels; p += 2) {
-                                const std::int64_t out = (panel + p) / 2 * kPanelRows;
-                                const std::int64_t count = args.intermediate - out;
-                                const auto gate_bias = load_bias<S>(args.gate_bias, out, count);
-                                const auto up_bias = load_bias<S>(args.up_bias, out, count);
-                                for (int r = 0; r < num_rows; ++r) {
-                                  const float* at = sums + r * sums_stride + p * 16;
-                                  const auto gate = S::add(S::load(at), gate_bias);
-                                  const auto up = S::add(S::load(at + 16), up_bias);
-                                  store_hidden<S>(args, first_row + r, out, glu<S>(args, gate, up));
-                                }
-                              }
-                            });
-  });
+  with_sums<S>(args.weight.format, args.activation_format,
+               [&]<class Sums>() { gemm_gate_up_of<S, Sums>(args); });
 }
 
 }  // namespace moe::kernels::simd

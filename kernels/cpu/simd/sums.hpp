@@ -15,6 +15,8 @@ namespace moe::kernels::simd {
 
 // 48 rows of 2048 f32 activations are 384 KiB: they stay in the L2 cache while panels stream by.
 inline constexpr int kMaxBlockRows = 48;
+// Panels of a group: see products.hpp.
+inline constexpr int kMaxGroupPanels = 8;
 // Columns that all tiles of a block work through before the next, so that panels of long rows are
 // still in the L2 cache for the second tile.
 inline constexpr std::int64_t kChunkCols = 2048;
@@ -140,7 +142,7 @@ struct PlainSums {
                          const RowBlock<Activation>& block, ColumnRange cols,
                          bool is_first) noexcept {
     for_each_tile<S>(block.num_rows, [&](int first, int rows) {
-      cover_tile<S, Product>(rows, num_panels, [&]<int R, int P>(int p) {
+      cover_tile<S, Product, kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         float* at = block.sums + first * block.sums_stride + p * 16;
         Matrix<typename S::V, R, P> sums;
         load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
@@ -165,7 +167,7 @@ struct PlainSums {
         panel = staged;
       }
       for_each_tile<S>(block.num_rows, [&](int first, int rows) {
-        cover_tile<S, F32Product<S>>(rows, 1, [&]<int R, int P>(int) {
+        cover_tile<S, F32Product<S>, 1>(rows, 1, [&]<int R, int P>(int) {
           float* at = block.sums + first * block.sums_stride + p * 16;
           Matrix<typename S::V, R, 1> sums;
           load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
@@ -268,7 +270,7 @@ struct ScaledSums {
                  S::broadcast(0.0F));
       }
     } else if (block.num_rows < S::kStageScaledRows) {
-      cover_tile<S, Product, S::kStageScaledRows - 1>(
+      cover_tile<S, Product, kMaxGroupPanels, S::kStageScaledRows - 1>(
           block.num_rows, num_panels, [&]<int R, int P>(int p) {
             compute_direct<R, P>(weight, data + p * weight.panel_stride_bytes, block.rows,
                                  block.sums + p * 16, block.sums_stride);
@@ -346,11 +348,9 @@ struct ScaledSums {
         stage.is_first_block = begin == 0;
         fill_stage(weight, data, num_panels, begin, stage);
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
-          cover_tile<S, F32Product<S>>(rows, num_panels, [&]<int R, int P>(int p) {
-            if constexpr (P <= kStagedPanels) {
-              multiply_stage<R, P>(stage, p, first, block,
-                                   block.sums + first * block.sums_stride + (first_panel + p) * 16);
-            }
+          cover_tile<S, F32Product<S>, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+            multiply_stage<R, P>(stage, p, first, block,
+                                 block.sums + first * block.sums_stride + (first_panel + p) * 16);
           });
         });
       }
@@ -422,13 +422,10 @@ template <class S, class Visit>
     case WeightFormat::kF16:
       return visit.template operator()<PlainSums<S, F16Product<S>>>();
     case WeightFormat::kBf16:
-      if (activation == ActivationFormat::kF32) {
-        return visit.template operator()<PlainSums<S, Bf16Product<S>>>();
-      } else if constexpr (S::kHasDotBf16) {
-        return visit.template operator()<PlainSums<S, Bf16DotProduct<S>>>();
-      } else {
+      if (activation == ActivationFormat::kBf16) {
         return visit.template operator()<WidenedSums<S>>();
       }
+      return visit.template operator()<PlainSums<S, Bf16Product<S>>>();
     case WeightFormat::kFp8:
       return visit.template operator()<ScaledSums<S, Fp8Codes<S>>>();
     case WeightFormat::kMxfp4:

@@ -152,9 +152,12 @@ template <class S, class Product, int R, int P>
   for (std::int64_t col = 0; col < even_cols; col += Product::kColumns) {
 #pragma GCC unroll 2
     for (int s = 0; s < Product::kSubSteps; ++s) {
+      if constexpr (S::forgets_between_steps(R, P)) {
+        forget_loads();
+      }
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        if constexpr (S::needs_fence(R, P)) {
+        if constexpr (S::forgets_between_panels(R, P)) {
           forget_loads();
         }
         const auto weight = Product::weight(w[p] + offset, s, S::has_spare(R, P));
@@ -182,7 +185,8 @@ template <class S, class Product, int R, int P>
 }
 
 // Calls visit.template operator()<R, P>(first_panel) so that the tiles cover `panels` panels, with
-// the widest tile that the registers hold for R rows first and halves of it for what is left.
+// the widest tile that the registers hold for R rows first and narrower ones for what is left. Few
+// widths, because each is a function of its own for every format.
 template <int R, int P, class Visit>
 [[gnu::always_inline]] inline void cover_panels(int first, int panels, Visit& visit) noexcept {
   for (; panels - first >= P; first += P) {
@@ -190,17 +194,19 @@ template <int R, int P, class Visit>
   }
   if constexpr (P > 1) {
     if (first < panels) {
-      cover_panels<R, P / 2>(first, panels, visit);
+      cover_panels<R, (P == 8 ? 4 : 1)>(first, panels, visit);
     }
   }
 }
 
-template <class S, class Product, int R = S::kMaxTileRows, class Visit>
+// The same for `rows` rows, at most kMaxRows. No tile is wider than kMaxPanels.
+template <class S, class Product, int kMaxPanels, int kMaxRows = S::kMaxTileRows, class Visit>
 [[gnu::always_inline]] inline void cover_tile(int rows, int panels, Visit visit) noexcept {
-  if (rows == R) {
-    cover_panels<R, S::tile_panels(R, Product::kIsCoded)>(0, panels, visit);
-  } else if constexpr (R > 1) {
-    cover_tile<S, Product, R - 1>(rows, panels, visit);
+  if (rows == kMaxRows) {
+    constexpr int kWidest = S::tile_panels(kMaxRows, Product::kIsCoded);
+    cover_panels<kMaxRows, (kWidest < kMaxPanels ? kWidest : kMaxPanels)>(0, panels, visit);
+  } else if constexpr (kMaxRows > 1) {
+    cover_tile<S, Product, kMaxPanels, kMaxRows - 1>(rows, panels, visit);
   }
 }
 

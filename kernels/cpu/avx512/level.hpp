@@ -1,0 +1,17 @@
+#pragma once
+
+// The functions of the AVX-512 level (F, BW, VL, DQ).
+
+#include "kernels/api.hpp"
+
+namespace moe::kernels::avx512 {
+
+void gemm(const GemmArgs& args) noexcept;
+void gemm_gate_up(const GateUpArgs& args) noexcept;
+void attention(const AttentionArgs& args) noexcept;
+void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) noexcept;
+void axpy(float scale, const float* x, std::int64_t n, float* out) noexcept;
+void f32_to_bf16(const float* x, std::int64_t n, std::uint16_t* out) noexcept;
+[[nodiscard]] float dot(const float* x, const float* y, std::int64_t n) noexcept;
+
+}  // namespace moe::kernels::avx512

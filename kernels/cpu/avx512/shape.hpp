@@ -1,0 +1,30 @@
+#pragma once
+
+// Tile shapes of the levels with 32 registers of 16 lanes. Apart from the instructions, so that the
+// emulated level of the tests has the same ones.
+
+#include <cstdint>
+
+namespace moe::kernels {
+namespace {
+
+struct Avx512Shape {
+  // Up to 24 sums; the other registers hold a panel column each, and activations.
+  static constexpr int kMaxTileRows = 6;
+  [[nodiscard]] static constexpr int tile_panels(int rows, bool) noexcept {
+    return rows <= 2 ? 8 : 4;
+  }
+  [[nodiscard]] static constexpr bool forgets_between_steps(int rows, int panels) noexcept {
+    return rows * panels >= 20;
+  }
+  [[nodiscard]] static constexpr bool forgets_between_panels(int, int) noexcept { return false; }
+  [[nodiscard]] static constexpr bool has_spare(int, int) noexcept { return true; }
+  // Four panels share a loaded activation, and decoding plain formats is one instruction per 24
+  // multiply-adds: no staging. fp8 and mxfp4 are decoded once per block of rows.
+  static constexpr int kStageRows = 1 << 30;
+  static constexpr int kStageScaledRows = 7;
+  static constexpr std::int64_t kStagedCols = 128;
+};
+
+}  // namespace
+}  // namespace moe::kernels
