@@ -223,9 +223,9 @@ void add_generate_command(CommandLine& line, const ToolContext& context) {
   options.integer("--seed", args->seed, {0}, "Seed of the sampling");
   options.flag("--ignore-eos", args->ignore_eos, "Go on after an end-of-sequence token");
   add_engine_options(options, args->engine);
+  args->engine.activations = "f32";
   add_activation_option(options, args->engine);
   add_top_k_option(options, "--experts-per-token", args->engine);
-  args->engine.activations = "f32";
   add_output_options(options, args->output);
   options.example("moe-bench generate tinymoe-qwen3 --prompt 'In the beginning' -n 32",
                   "Text of the checkpoint that comes with moekit");

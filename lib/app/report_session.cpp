@@ -5,12 +5,37 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "lib/app/exit_code.hpp"
+#include "lib/base/error.hpp"
 #include "lib/report/environment.hpp"
 
 namespace moe::app {
+namespace {
+
+// "a.b,c.d" -> {"a.b", "c.d"}; an id that the checklist lacks would never pass and is refused.
+report::GateOptions gate_options(const AcceptanceOptions& acceptance,
+                                 const report::Checklist& checklist) {
+  report::GateOptions gate;
+  gate.gate = acceptance.is_gate;
+  std::size_t begin = 0;
+  while (!acceptance.required.empty() && begin <= acceptance.required.size()) {
+    const std::size_t end =
+        std::min(acceptance.required.find(',', begin), acceptance.required.size());
+    gate.require.push_back(acceptance.required.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const std::vector<std::string> unknown = report::unknown_ids(checklist, gate.require);
+  if (!unknown.empty()) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--require: the checklist has no item \"{}\"", unknown.front()));
+  }
+  return gate;
+}
+
+}  // namespace
 
 void add_acceptance_options(Options& options, AcceptanceOptions& acceptance) {
   options.group("Acceptance");
@@ -25,7 +50,9 @@ void add_acceptance_options(Options& options, AcceptanceOptions& acceptance) {
 ReportSession::ReportSession(const ToolContext& context, const OutputOptions& output,
                              const AcceptanceOptions& acceptance)
     : context_(context),
-      acceptance_(acceptance),
+      checklist_(acceptance.checklist.empty() ? report::default_checklist()
+                                              : report::read_checklist(acceptance.checklist)),
+      gate_(gate_options(acceptance, checklist_)),
       targets_(resolve_outputs(output)),
       is_quiet_(output.is_quiet),
       begin_s_(clock_.now_s()),
@@ -35,7 +62,6 @@ ReportSession::ReportSession(const ToolContext& context, const OutputOptions& ou
         return target.path == "-" && target.format == report::Format::kText;
       });
   report_.settings = json::Json::object();
-  report_.acceptance.verdict = "incomplete";
 }
 
 void ReportSession::add_finding(const std::string& code, report::Severity severity,
@@ -57,6 +83,13 @@ int ReportSession::finish(int exit_code, std::optional<std::int64_t> seed,
   report_.tool = report::make_tool_json(context_.tool);
   report_.environment = report::make_environment_json(isa_in_use, ::environ);
   if (exit_code == kExitOk && !report_.validity.valid) exit_code = kExitNothingMeasured;
+  report_.acceptance = report::evaluate(report_, checklist_);
+  const std::vector<std::string> failures = report::gate_failures(report_.acceptance, gate_);
+  if (exit_code == kExitOk && !failures.empty()) {
+    exit_code = kExitCheckFailed;
+    print_warning(context_,
+                  fmt::format("required checks did not pass: {}", fmt::join(failures, ", ")));
+  }
   json::Json& run = report_.run;
   run = json::Json::object();
   run["started_at"] = report::format_utc(started_at_s_);

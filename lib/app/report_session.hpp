@@ -12,6 +12,7 @@
 #include "lib/app/output.hpp"
 #include "lib/app/run_tool.hpp"
 #include "lib/base/clock.hpp"
+#include "lib/report/checklist.hpp"
 #include "lib/report/report.hpp"
 
 namespace moe::app {
@@ -46,7 +47,8 @@ class ReportSession {
 
  private:
   ToolContext context_;
-  AcceptanceOptions acceptance_;
+  report::Checklist checklist_;
+  report::GateOptions gate_;
   std::vector<OutputTarget> targets_;
   bool is_quiet_ = false;
   bool is_text_on_stdout_ = false;
