@@ -10,12 +10,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lib/base/error.hpp"
 #include "tests/lib/engine/support.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace moe::engine {
 namespace {
 
 using testing::checkpoint_dir;
+using testing::EditableModel;
 using testing::runnable_isas;
 
 std::vector<std::string> golden_cases() {
@@ -42,7 +45,6 @@ TEST_P(GoldenCheckpoint, GivesTheRecordedNumbers) {
   const auto& [name, isa] = GetParam();
   VerifyOptions options;
   options.isa = isa;
-  options.num_threads = 2;
   NullProgress progress;
   const Interrupt interrupt;
   const model::BoundModel model = model::bind_checkpoint(checkpoint_dir(name));
@@ -59,6 +61,204 @@ TEST_P(GoldenCheckpoint, GivesTheRecordedNumbers) {
     worst = std::max(worst, comparison.max_error_ratio);
   }
   RecordProperty("worst_error_ratio", fmt::format("{:.3f}", worst));
+}
+
+// A deliberate mistake, and the stage at which it must be caught.
+struct Mistake {
+  std::string title;
+  std::string checkpoint;
+  std::function<void(EditableModel&)> make;
+  int layer;
+  std::string stage;
+};
+
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+  *out << mistake.title;
+}
+
+class DeliberateMistake : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(DeliberateMistake, IsCaughtWhereItHappens) {
+  const Mistake& mistake = GetParam();
+  EditableModel editable(mistake.checkpoint);
+  mistake.make(editable);
+  VerifyOptions options;
+  options.isa = runnable_isas().back();
+  NullProgress progress;
+  const Interrupt interrupt;
+  const VerifyResult result =
+      verify(editable.model, checkpoint_dir(mistake.checkpoint) / "golden.safetensors", options,
+             progress, interrupt);
+  EXPECT_FALSE(result.passed);
+  ASSERT_TRUE(result.first_difference.has_value());
+  const TensorComparison& first = result.comparisons[*result.first_difference];
+  EXPECT_EQ(first.phase, "prompt");
+  EXPECT_EQ(first.layer, mistake.layer) << describe(first);
+  EXPECT_EQ(first.stage, mistake.stage) << describe(first);
+  EXPECT_GT(first.num_wrong, 0);
+  EXPECT_NE(first.expected, first.found);
+}
+
+std::vector<Mistake> mistakes() {
+  using Editable = EditableModel&;
+  return {
+      {"EmbeddingMultiplier", "granite-a",
+       [](Editable e) { e.model.config.embedding_multiplier = 1.0; }, -1, "embed"},
+      {"InputNorm", "mixtral-a",
+       [](Editable e) { e.scale(e.model.layers[1].input_norm.weight, 1.01F); }, 1, "attn_out"},
+      {"RopeTheta", "mixtral-a", [](Editable e) { e.model.config.attention.rope.theta *= 1.1; }, 0,
+       "q_rope"},
+      {"RopeStyle", "dsv3-a",
+       [](Editable e) { e.model.config.attention.rope.style = model::RopeStyle::kHalf; }, 0,
+       "q_rope"},
+      {"QkNormKind", "olmoe-a",
+       [](Editable e) { e.model.config.attention.qk_norm = model::QkNorm::kNone; }, 0, "q_rope"},
+      {"ClipAfterNorm", "olmoe-a", [](Editable e) { e.model.config.attention.clip_qkv = 0.0; }, 0,
+       "q_rope"},
+      {"LatentNormEps", "dsv3-a",
+       [](Editable e) { e.model.config.attention.mla.latent_norm_eps = 1e-5; }, 0, "q_rope"},
+      {"SoftmaxScale", "dsv2-lite",
+       [](Editable e) { e.model.config.attention.softmax_scale *= 0.9; }, 0, "attn_out"},
+      {"Window", "mixtral-b", [](Editable e) { e.model.config.layers[0].window = 9; }, 0,
+       "attn_out"},
+      {"Sinks", "gptoss-a", [](Editable e) { e.scale(e.model.layers[2].attention.sinks, 0.5F); }, 2,
+       "attn_out"},
+      {"PostAttentionNorm", "qwen3moe-a",
+       [](Editable e) { e.scale(e.model.layers[2].post_attention_norm.weight, 1.01F); }, 2,
+       "router_in"},
+      {"RouterWeights", "mixtral-a", [](Editable e) { e.scale(e.model.layers[0].router, 1.01F); },
+       0, "router_logits"},
+      {"RouterBias", "gptoss-a", [](Editable e) { e.scale(e.model.layers[1].router_bias, 0.9F); },
+       1, "router_logits"},
+      {"CorrectionBias", "dsv3-a",
+       [](Editable e) { e.scale(e.model.layers[1].correction_bias, 0.0F); }, 1, "sel_ids"},
+      {"CorrectionBiasInBf16", "glm45-a",
+       [](Editable e) {
+         std::vector<float> bias = model::read_vector(e.model.layers[1].correction_bias);
+         model::MatrixView as_matrix;
+         as_matrix.dtype = model::Dtype::kF32;
+         as_matrix.rows = 1;
+         as_matrix.cols = static_cast<std::int64_t>(bias.size());
+         as_matrix.data = reinterpret_cast<const std::byte*>(bias.data());
+         as_matrix.row_stride = as_matrix.cols;
+         e.edit(as_matrix, [](std::int64_t, std::int64_t, float value) {
+           return model::bf16_to_f32(model::f32_to_bf16(value));
+         });
+         e.model.layers[1].correction_bias.dtype = model::Dtype::kF32;
+         e.model.layers[1].correction_bias.data = as_matrix.data;
+         e.model.layers[1].correction_bias.stride = 1;
+       },
+       1, "sel_ids"},
+      {"GroupScoreMax", "dsv3-a",
+       [](Editable e) { e.model.config.moe.router.group_rule = model::GroupRule::kMax; }, 1,
+       "sel_ids"},
+      {"GroupScoreSum", "dsv2-group",
+       [](Editable e) { e.model.config.moe.router.group_rule = model::GroupRule::kTop2Sum; }, 1,
+       "sel_ids"},
+      {"RenormaliseWhereNotAsked", "qwen2moe-a",
+       [](Editable e) { e.model.config.moe.router.renormalize = true; }, 1, "sel_w"},
+      {"NoRenormalisation", "qwen3moe-a",
+       [](Editable e) { e.model.config.moe.router.renormalize = false; }, 0, "sel_w"},
+      {"NoRoutedScale", "glm45-b", [](Editable e) { e.model.config.moe.router.scale = 1.0; }, 1,
+       "sel_w"},
+      {"SparsemixerThreshold", "phimoe-a",
+       [](Editable e) { e.model.config.moe.router.sparsemixer_eps = 0.02; }, 0, "sel_w"},
+      {"ExpertDown", "qwen3moe-a",
+       [](Editable e) { e.scale(e.model.layers[2].experts[3].down, 1.1F); }, 2, "moe_out"},
+      {"SharedGate", "qwen2moe-a", [](Editable e) { e.scale(e.model.layers[1].shared_gate, 0.5F); },
+       1, "moe_out"},
+      {"GluLimit", "gptoss-b", [](Editable e) { e.model.config.swiglu_limit = 7.0; }, 0, "moe_out"},
+      {"DenseLayer", "qwen3moe-a", [](Editable e) { e.scale(e.model.layers[1].dense.gate, 1.02F); },
+       1, "mlp_out"},
+      {"ResidualMultiplier", "granite-a",
+       [](Editable e) { e.model.config.residual_multiplier = 1.0; }, 0, "router_in"},
+      {"FinalNorm", "mixtral-a", [](Editable e) { e.scale(e.model.final_norm.weight, 1.01F); }, -1,
+       "final_norm"},
+      {"LogitsDivisor", "granite-a", [](Editable e) { e.model.config.logits_divisor = 1.0; }, -1,
+       "logits"},
+      {"HeadBias", "phimoe-a", [](Editable e) { e.scale(e.model.lm_head_bias, 0.5F); }, -1,
+       "logits"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeliberateMistake, ::testing::ValuesIn(mistakes()),
+                         [](const auto& param_info) { return param_info.param.title; });
+
+VerifyResult verify_file(const std::string& checkpoint, const std::filesystem::path& golden) {
+  VerifyOptions options;
+  options.isa = runnable_isas().back();
+  NullProgress progress;
+  const Interrupt interrupt;
+  return verify(model::bind_checkpoint(checkpoint_dir(checkpoint)), golden, options, progress,
+                interrupt);
+}
+
+void expect_refused(const std::string& checkpoint, const std::filesystem::path& golden,
+                    const std::string& mention) {
+  try {
+    static_cast<void>(verify_file(checkpoint, golden));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInput);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(mention));
+    EXPECT_THAT(error.what(), ::testing::Not(::testing::HasSubstr("\n")));
+  }
+}
+
+TEST(Verify, RefusesGoldenFilesOfOtherCheckpoints) {
+  // Other experts per token; another number of layers is no contradiction, another vocabulary is.
+  expect_refused("mixtral-a", checkpoint_dir("qwen3moe-a") / "golden.safetensors", "q_rope");
+  expect_refused("mixtral-a", checkpoint_dir("tinymoe-qwen3") / "golden.safetensors", "token id");
+  expect_refused("mixtral-a", checkpoint_dir("mixtral-a") / "missing.safetensors",
+                 "missing.safetensors");
+}
+
+TEST(Verify, RefusesDamagedGoldenFiles) {
+  const test::TempDir dir;
+  const std::string good = test::read_file(checkpoint_dir("mixtral-a") / "golden.safetensors");
+  const std::filesystem::path path = dir / "golden.safetensors";
+  test::write_file(path, good.substr(0, good.size() - 4));
+  expect_refused("mixtral-a", path, "golden.safetensors");
+  std::string renamed = good;
+  renamed.replace(renamed.find("\"input_ids\""), 11, "\"inputsids\"");
+  test::write_file(path, renamed);
+  expect_refused("mixtral-a", path, "input_ids");
+}
+
+TEST(Verify, NamesTensorsThatItDidNotCompare) {
+  const test::TempDir dir;
+  std::string file = test::read_file(checkpoint_dir("mixtral-a") / "golden.safetensors");
+  file.replace(file.find("\"final_norm\""), 12, "\"final_ogre\"");
+  const std::filesystem::path path = dir / "golden.safetensors";
+  test::write_file(path, file);
+  const VerifyResult result = verify_file("mixtral-a", path);
+  EXPECT_TRUE(result.passed);
+  EXPECT_THAT(result.not_compared, ::testing::ElementsAre("final_ogre"));
+}
+
+TEST(Verify, AnInterruptedComparisonDoesNotPass) {
+  VerifyOptions options;
+  options.isa = runnable_isas().back();
+  // Stops once the weights are packed.
+  class StopAfterPacking final : public Progress {
+   public:
+    explicit StopAfterPacking(Interrupt& interrupt) : interrupt_(interrupt) {}
+    void begin(std::string_view stage, std::int64_t, std::string_view) override {
+      if (stage == "comparing") interrupt_.request();
+    }
+    void update(std::int64_t) override {}
+    void end() override {}
+
+   private:
+    Interrupt& interrupt_;
+  };
+  Interrupt interrupt;
+  StopAfterPacking progress(interrupt);
+  const VerifyResult result =
+      verify(model::bind_checkpoint(checkpoint_dir("mixtral-a")),
+             checkpoint_dir("mixtral-a") / "golden.safetensors", options, progress, interrupt);
+  EXPECT_TRUE(result.is_partial);
+  EXPECT_FALSE(result.passed);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenCheckpoint,
