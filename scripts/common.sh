@@ -26,7 +26,11 @@ configure() {
     echo "moekit: cmake and ninja are needed" >&2
     exit 4
   fi
-  if command -v ccache >/dev/null; then flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  if command -v ccache >/dev/null; then
+    flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    # What ccache needs to handle precompiled headers.
+    export CCACHE_SLOPPINESS=pch_defines,time_macros
+  fi
   case "$(${CXX:-c++} -dumpversion 2>/dev/null)" in
     12*) ;;
     *) flags+=(-DMOE_WARNINGS_AS_ERRORS=OFF) ;;

@@ -16,6 +16,27 @@ if(MOE_SANITIZER)
   target_link_options(moe_build INTERFACE -fsanitize=${MOE_SANITIZER})
 endif()
 
+# With MOE_PRECOMPILE, the headers that are slow to parse are parsed once. Modules must build without
+# it too: the plain build and the header test find a forgotten include.
+function(moe_precompile_for target holder)
+  if(NOT MOE_PRECOMPILE)
+    return()
+  endif()
+  if(NOT TARGET ${holder})
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${holder}.cpp" CONTENT "")
+    add_library(${holder} OBJECT "${PROJECT_BINARY_DIR}/${holder}.cpp")
+    target_link_libraries(${holder} PRIVATE moe_build moe_warnings fmt::fmt
+      nlohmann_json::nlohmann_json Threads::Threads)
+    target_precompile_headers(${holder} PRIVATE <nlohmann/json.hpp> <fmt/format.h> <algorithm>
+      <filesystem> <functional> <map> <memory> <optional> <span> <string> <vector>)
+    if(holder STREQUAL "moe_precompiled_tests")
+      target_link_libraries(${holder} PRIVATE GTest::gmock GTest::gtest)
+      target_precompile_headers(${holder} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${holder})
+endfunction()
+
 # moe_add_module(<name> SOURCES <file>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
 # A static library moe_<name> with the alias moe::<name>.
 function(moe_add_module name)
@@ -25,6 +46,7 @@ function(moe_add_module name)
   target_link_libraries(moe_${name}
     PUBLIC moe_build ${ARG_DEPS}
     PRIVATE moe_warnings ${ARG_PRIVATE_DEPS})
+  moe_precompile_for(moe_${name} moe_precompiled)
 endfunction()
 
 # moe_add_tool(<binary>): one executable from main.cpp that links moe::app and nothing else.
@@ -48,6 +70,7 @@ function(moe_add_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     MOE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MOE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  moe_precompile_for(${name} moe_precompiled_tests)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
