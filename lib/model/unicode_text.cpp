@@ -4,7 +4,6 @@
 #include <array>
 #include <vector>
 
-#include <oniguruma.h>
 #include <utf8proc.h>
 
 #include "lib/base/check.hpp"
@@ -94,10 +93,15 @@ bool is_mark(char32_t value) {
 }
 
 bool is_word(char32_t value) {
-  // The joiners belong to \w in the reference library's engine for added tokens, not in
-  // Oniguruma's.
   if (value == 0x200C || value == 0x200D) return true;
-  return ONIGENC_IS_CODE_WORD(ONIG_ENCODING_UTF8, static_cast<OnigCodePoint>(value));
+  // Symbols with the property Other_Alphabetic: letters in circles and squares (PropList.txt).
+  if ((value >= 0x24B6 && value <= 0x24E9) || (value >= 0x1F130 && value <= 0x1F149) ||
+      (value >= 0x1F150 && value <= 0x1F169) || (value >= 0x1F170 && value <= 0x1F189)) {
+    return true;
+  }
+  const auto c = category(value);
+  return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || is_mark(value) ||
+         c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC;
 }
 
 std::string normalize(std::string_view text, NormalizationForm form) {
