@@ -96,6 +96,7 @@ struct Engine::Impl {
 
   std::vector<std::int64_t> lengths;             // [sequence]
   std::vector<std::vector<std::int32_t>> texts;  // [sequence], only where KV must be recomputed
+  std::vector<RopeMode> modes;                   // [sequence], of the stored keys
   std::vector<bool> is_in_call;                  // [sequence]
   std::vector<Segment> segments;
   Pass pass;
@@ -139,6 +140,7 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
 
   const auto num_sequences = static_cast<std::size_t>(options.max_sequences);
   lengths.assign(num_sequences, 0);
+  modes.assign(num_sequences, RopeMode::kShort);
   is_in_call.assign(num_sequences, false);
   if (recomputes()) {
     texts.resize(num_sequences);
@@ -198,7 +200,8 @@ void Engine::Impl::check_batch(std::span<const BatchEntry> batch) {
 }
 
 // Returns the number of logits rows. LongRoPE: when a sequence crosses the border between the two
-// sets of frequencies, its keys belong to the wrong set and all its tokens run again.
+// sets of frequencies, by growth or after a truncation, its stored keys belong to the wrong set and
+// all its tokens run again.
 std::int64_t Engine::Impl::plan_segments(std::span<const BatchEntry> batch) {
   segments.clear();
   std::int64_t num_logits = 0;
@@ -207,11 +210,12 @@ std::int64_t Engine::Impl::plan_segments(std::span<const BatchEntry> batch) {
     const std::int64_t length = lengths[sequence];
     const auto count = static_cast<std::int64_t>(entry.tokens.size());
     const RopeMode mode = rope_mode(config.attention.rope, length + count);
-    if (length > 0 && mode != rope_mode(config.attention.rope, length)) {
+    if (length > 0 && mode != modes[sequence]) {
       segments.push_back({entry.sequence, 0, texts[sequence], mode, Segment::Logits::kNone});
     }
     segments.push_back({entry.sequence, length, entry.tokens, mode,
                         entry.all_logits ? Segment::Logits::kAll : Segment::Logits::kLast});
+    modes[sequence] = mode;
     num_logits += entry.all_logits ? count : 1;
   }
   return num_logits;

