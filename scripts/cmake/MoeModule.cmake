@@ -16,8 +16,8 @@ if(MOE_SANITIZER)
   target_link_options(moe_build INTERFACE -fsanitize=${MOE_SANITIZER})
 endif()
 
-# With MOE_PRECOMPILE, the headers that are slow to parse are parsed once. Modules must build without
-# it too: the plain build and the header test find a forgotten include.
+# With MOE_PRECOMPILE, the headers that are slow to parse are parsed once. Modules must build
+# without it too: the plain build and the header test find a forgotten include.
 function(moe_precompile_for target holder)
   if(NOT MOE_PRECOMPILE)
     return()
