@@ -1,0 +1,14 @@
+#pragma once
+
+// The AVX-512 levels with their vector type replaced by sixteen floats in plain C++: the same
+// templates and tile shapes as the real ones, so that their logic is tested on every machine. Only
+// the one or two instructions behind each vector operation differ.
+
+#include "kernels/api.hpp"
+
+namespace moe::kernels {
+
+[[nodiscard]] const KernelTable& emulated_avx512_table();
+[[nodiscard]] const KernelTable& emulated_avx512_bf16_table();
+
+}  // namespace moe::kernels

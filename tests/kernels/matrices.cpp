@@ -1,0 +1,183 @@
+#include "tests/kernels/matrices.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/numeric.hpp"
+
+namespace moe::kernels {
+namespace {
+
+std::int64_t element_bytes(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return 4;
+    case WeightFormat::kF16:
+    case WeightFormat::kBf16:
+      return 2;
+    case WeightFormat::kFp8:
+    case WeightFormat::kMxfp4:
+      return 1;
+  }
+  return 0;
+}
+
+template <class T>
+void put(std::vector<std::byte>& bytes, std::int64_t idx, T value) {
+  std::memcpy(bytes.data() + idx * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+// Writes one random element at `idx` and returns its value.
+double put_random(WeightFormat format, std::vector<std::byte>& bytes, std::int64_t idx, Rng& rng) {
+  const auto bits = rng.next_bits();
+  switch (format) {
+    case WeightFormat::kF32: {
+      const auto value = static_cast<float>(rng.next_normal());
+      put(bytes, idx, value);
+      return static_cast<double>(value);
+    }
+    case WeightFormat::kF16: {  // exponents 2^-10 to 2^1
+      const auto code =
+          static_cast<std::uint16_t>((bits & 0x83ffU) | ((5U + (bits >> 20U) % 12U) << 10U));
+      put(bytes, idx, code);
+      return static_cast<double>(f16_value(code));
+    }
+    case WeightFormat::kBf16: {
+      const std::uint16_t code = bf16_from_f32(static_cast<float>(rng.next_normal()));
+      put(bytes, idx, code);
+      return static_cast<double>(bf16_value(code));
+    }
+    case WeightFormat::kFp8: {
+      auto code = static_cast<std::uint8_t>(bits);
+      code = (code & 0x7fU) == 0x7fU ? std::uint8_t{0} : code;
+      put(bytes, idx, code);
+      return static_cast<double>(e4m3_value(code));
+    }
+    case WeightFormat::kMxfp4:
+      break;
+  }
+  return 0.0;
+}
+
+}  // namespace
+
+std::string format_name(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kF16:
+      return "f16";
+    case WeightFormat::kBf16:
+      return "bf16";
+    case WeightFormat::kFp8:
+      return "fp8";
+    case WeightFormat::kMxfp4:
+      return "mxfp4";
+  }
+  return "";
+}
+
+std::vector<float> random_floats(Rng& rng, std::int64_t count) {
+  std::vector<float> out(static_cast<std::size_t>(count));
+  for (float& value : out) {
+    value = static_cast<float>(rng.next_normal());
+  }
+  return out;
+}
+
+TestMatrix::TestMatrix(WeightFormat format, const MatrixShape& shape, Rng& rng)
+    : values_(static_cast<std::size_t>(shape.rows * shape.cols)) {
+  source_ = {.format = format, .rows = shape.rows, .cols = shape.cols};
+  fill(shape, rng);
+  const std::int64_t stride = panel_bytes(format, shape.cols, source_.block_cols);
+  panels_ = AlignedBytes(num_panels() * stride);
+  packed_ = {.data = panels_.data(),
+             .format = format,
+             .rows = shape.rows,
+             .cols = shape.cols,
+             .block_cols = source_.block_cols,
+             .panel_stride_bytes = stride};
+  for (std::int64_t panel = 0; panel < num_panels(); ++panel) {
+    pack_panel(source_, panel, panels_.data() + panel * stride);
+  }
+}
+
+void TestMatrix::fill(const MatrixShape& shape, Rng& rng) {
+  const WeightFormat format = source_.format;
+  const bool is_mxfp4 = format == WeightFormat::kMxfp4;
+  source_.col_stride = is_mxfp4 ? 1 : shape.col_stride;
+  source_.row_stride =
+      (is_mxfp4 ? (shape.cols + 1) / 2 : shape.cols * shape.col_stride) + shape.row_padding;
+  data_.resize(static_cast<std::size_t>(shape.rows * source_.row_stride * element_bytes(format)));
+  if (format == WeightFormat::kFp8) {
+    source_.block_rows = shape.fp8_block_rows;
+    source_.block_cols = shape.fp8_block_cols;
+    source_.scale_row_stride = (shape.cols + source_.block_cols - 1) / source_.block_cols + 1;
+    const std::int64_t count =
+        (shape.rows + source_.block_rows - 1) / source_.block_rows * source_.scale_row_stride;
+    scales_.resize(static_cast<std::size_t>(count * 4 + 1));  // at an odd address
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto scale = static_cast<float>(0.01 * (0.5 + rng.next_uniform()));
+      std::memcpy(scales_.data() + 1 + i * 4, &scale, 4);
+    }
+    source_.scales = scales_.data() + 1;
+  } else if (is_mxfp4) {
+    source_.scale_row_stride = (shape.cols + kMxfp4Group - 1) / kMxfp4Group + 1;
+    scales_.resize(static_cast<std::size_t>(shape.rows * source_.scale_row_stride));
+    for (auto& scale : scales_) {
+      scale = static_cast<std::byte>(120 + rng.next_below(10));
+    }
+    source_.scales = scales_.data();
+  }
+  source_.data = data_.data();
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t col = 0; col < shape.cols; ++col) {
+      double& value = values_[static_cast<std::size_t>(row * shape.cols + col)];
+      if (is_mxfp4) {
+        const auto code = static_cast<std::uint8_t>(rng.next_below(16));
+        auto& pair = data_[static_cast<std::size_t>(row * source_.row_stride + col / 2)];
+        pair |= static_cast<std::byte>(col % 2 == 0 ? code : code << 4U);
+        const auto scale =
+            scales_[static_cast<std::size_t>(row * source_.scale_row_stride + col / kMxfp4Group)];
+        value = static_cast<double>(e2m1_value(code)) *
+                static_cast<double>(e8m0_value(static_cast<std::uint8_t>(scale)));
+        continue;
+      }
+      value = put_random(format, data_, row * source_.row_stride + col * source_.col_stride, rng);
+      if (format == WeightFormat::kFp8) {
+        float scale = 0.0F;
+        const std::int64_t idx =
+            row / source_.block_rows * source_.scale_row_stride + col / source_.block_cols;
+        std::memcpy(&scale, source_.scales + idx * 4, 4);
+        value *= static_cast<double>(scale);
+      }
+    }
+  }
+}
+
+PackedMatrix TestMatrix::interleave(const TestMatrix& gate, const TestMatrix& up,
+                                    AlignedBytes* storage) {
+  const std::int64_t stride = gate.packed_.panel_stride_bytes;
+  *storage = AlignedBytes(2 * gate.num_panels() * stride);
+  for (std::int64_t panel = 0; panel < gate.num_panels(); ++panel) {
+    pack_panel(gate.source_, panel, storage->data() + 2 * panel * stride);
+    pack_panel(up.source_, panel, storage->data() + (2 * panel + 1) * stride);
+  }
+  PackedMatrix out = gate.packed_;
+  out.data = storage->data();
+  out.rows = 2 * gate.num_panels() * kPanelRows;
+  return out;
+}
+
+double TestMatrix::product(std::int64_t row, const float* x, double* magnitude) const {
+  double sum = 0.0;
+  *magnitude = 0.0;
+  for (std::int64_t col = 0; col < source_.cols; ++col) {
+    const double term = value(row, col) * static_cast<double>(x[col]);
+    sum += term;
+    *magnitude += std::fabs(term);
+  }
+  return sum;
+}
+
+}  // namespace moe::kernels

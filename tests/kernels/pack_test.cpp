@@ -1,0 +1,125 @@
+// Goal: packed panels lie in memory as kernels/api.hpp draws them. Method: every byte is looked up
+// by the formula of the drawing.
+
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/matrices.hpp"
+
+namespace moe::kernels {
+namespace {
+
+template <class T>
+T element(const std::byte* at, std::int64_t idx) {
+  T value;
+  std::memcpy(&value, at + idx * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+TEST(PanelBytes, AreTheDrawingRoundedUpToCacheLines) {
+  EXPECT_EQ(panel_bytes(WeightFormat::kF32, 3, 0), 3 * 64);
+  EXPECT_EQ(panel_bytes(WeightFormat::kF16, 3, 0), 128);
+  EXPECT_EQ(panel_bytes(WeightFormat::kBf16, 3, 0), 2 * 64);
+  EXPECT_EQ(panel_bytes(WeightFormat::kFp8, 130, 128), 64 + 128 * 16 + 64 + 64);
+  EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 33, 0), (2 * 272 + 63) / 64 * 64);
+  EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 128, 0), 4 * 272);
+  for (const WeightFormat format : kAllFormats) {
+    EXPECT_EQ(panel_bytes(format, 0, 128), 0);
+  }
+}
+
+TEST(PackPanel, KeepsTheBitsOfPlainFormatsAndPadsWithZero) {
+  Rng rng(1);
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16}) {
+    for (const std::int64_t col_stride : {1, 3}) {
+      const TestMatrix matrix(
+          format, {.rows = 21, .cols = 7, .row_padding = 2, .col_stride = col_stride}, rng);
+      const std::int64_t bytes = format == WeightFormat::kF32 ? 4 : 2;
+      const std::int64_t group = format == WeightFormat::kBf16 ? 2 : 1;
+      for (std::int64_t row = 0; row < 32; ++row) {
+        for (std::int64_t col = 0; col < 7; ++col) {
+          const std::byte* panel =
+              matrix.packed().data + row / 16 * matrix.packed().panel_stride_bytes;
+          const std::byte* at =
+              panel + ((col / group * 16 + row % 16) * group + col % group) * bytes;
+          const std::byte zero[4] = {};
+          const std::byte* expected =
+              row < 21 ? matrix.source().data +
+                             (row * matrix.source().row_stride + col * col_stride) * bytes
+                       : zero;
+          ASSERT_EQ(std::memcmp(at, expected, static_cast<std::size_t>(bytes)), 0)
+              << format_name(format) << " row " << row << " col " << col;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackPanel, FollowsTheOddLastColumnOfBf16WithZero) {
+  Rng rng(2);
+  const TestMatrix matrix(WeightFormat::kBf16, {.rows = 16, .cols = 5}, rng);
+  for (std::int64_t lane = 0; lane < 16; ++lane) {
+    EXPECT_EQ(element<std::uint16_t>(matrix.packed().data, (2 * 16 + lane) * 2 + 1), 0U);
+  }
+}
+
+TEST(PackPanel, PutsFp8ScalesBeforeEachBlock) {
+  Rng rng(3);
+  const TestMatrix matrix(
+      WeightFormat::kFp8,
+      {.rows = 40, .cols = 21, .fp8_block_rows = 10, .fp8_block_cols = 8, .row_padding = 1}, rng);
+  const SourceMatrix& source = matrix.source();
+  for (std::int64_t row = 0; row < 40; ++row) {
+    for (std::int64_t col = 0; col < 21; ++col) {
+      const std::byte* block = matrix.packed().data +
+                               row / 16 * matrix.packed().panel_stride_bytes +
+                               col / 8 * (64 + 8 * 16);
+      ASSERT_EQ(block[64 + col % 8 * 16 + row % 16], source.data[row * source.row_stride + col]);
+      ASSERT_EQ(element<float>(block, row % 16),
+                element<float>(source.scales, row / 10 * source.scale_row_stride + col / 8));
+    }
+  }
+}
+
+TEST(PackPanel, TurnsAnFp8NanIntoANanScale) {
+  std::byte codes[2 * 4];
+  std::memset(codes, 0x38, sizeof(codes));  // 1
+  codes[5] = std::byte{0xff};               // row 1, column 1
+  const float scales[2] = {2.0F, 2.0F};
+  alignas(64) std::byte out[256];
+  const SourceMatrix source{.format = WeightFormat::kFp8,
+                            .rows = 2,
+                            .cols = 4,
+                            .data = codes,
+                            .row_stride = 4,
+                            .scales = reinterpret_cast<const std::byte*>(scales),
+                            .scale_row_stride = 2,
+                            .block_rows = 2,
+                            .block_cols = 2};
+  pack_panel(source, 0, out);
+  EXPECT_EQ(element<float>(out, 0), 2.0F);
+  EXPECT_TRUE(std::isnan(element<float>(out, 1)));
+  EXPECT_EQ(element<float>(out + 96, 1), 2.0F);  // the next block of the row is sound
+}
+
+TEST(PackPanel, InterleavesMxfp4PairsAndScales) {
+  Rng rng(4);
+  const TestMatrix matrix(WeightFormat::kMxfp4, {.rows = 18, .cols = 45, .row_padding = 3}, rng);
+  const SourceMatrix& source = matrix.source();
+  for (std::int64_t row = 0; row < 18; ++row) {
+    for (std::int64_t col = 0; col < 45; ++col) {
+      const std::byte* group =
+          matrix.packed().data + row / 16 * matrix.packed().panel_stride_bytes + col / 32 * 272;
+      const auto pair = static_cast<std::uint32_t>(group[16 + col % 32 / 2 * 16 + row % 16]);
+      const auto from = static_cast<std::uint32_t>(source.data[row * source.row_stride + col / 2]);
+      const std::uint32_t shift = col % 2 == 0 ? 0U : 4U;
+      ASSERT_EQ((pair >> shift) & 0xfU, (from >> shift) & 0xfU);
+      ASSERT_EQ(group[row % 16], source.scales[row * source.scale_row_stride + col / 32]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moe::kernels
