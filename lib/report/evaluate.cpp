@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,47 +28,58 @@ struct ConditionResult {
 // A metric's figure, or why there is none.
 struct Figure {
   std::optional<double> value;
-  std::string absent_reason;
+  std::string
+      absent_reason;  // " is not in this report", ": no energy counter": goes on from a name
 };
+
+// The reason that a metric itself gives.
+std::string given(const std::string& reason) {
+  return reason.empty() ? std::string(" has no value") : fmt::format(": {}", reason);
+}
 
 Figure figure_of_distribution(const stats::Distribution& d, const std::string& statistic) {
   const std::array<std::pair<const char*, const stats::Percentile*>, 4> percentiles = {
       {{"p50", &d.p50}, {"p90", &d.p90}, {"p95", &d.p95}, {"p99", &d.p99}}};
   for (const auto& [name, percentile] : percentiles) {
-    if (statistic == name) return {percentile->value, percentile->absent_reason};
+    if (statistic == name) return {percentile->value, given(percentile->absent_reason)};
   }
   const std::array<std::pair<const char*, std::optional<double>>, 5> moments = {
       {{"mean", d.mean}, {"stdev", d.stdev}, {"mad", d.mad}, {"min", d.min}, {"max", d.max}}};
   for (const auto& [name, value] : moments) {
-    if (statistic == name) return {value, d.absent_reason};
+    if (statistic == name) return {value, given(d.absent_reason)};
   }
   if (statistic == "count") return {static_cast<double>(d.count), ""};
-  return {std::nullopt, "is a distribution, and the rule reads one value"};
+  return {std::nullopt, " is a distribution, and the rule reads one value"};
 }
 
-Figure figure_of(const Report& report, const ChecklistItem& item, const Condition& leaf) {
+// What a condition takes as evidence. Facts that only say whether an item applies (how many ranks,
+// how many bits) may rest on anything but an assumption.
+using Kinds = std::vector<MetricKind>;
+const Kinds kKindsOfFacts = {MetricKind::kMeasured, MetricKind::kReplayed, MetricKind::kModelled};
+
+Figure figure_of(const Report& report, const Kinds& kinds, const Condition& leaf) {
   const auto found = report.metrics.find(leaf.metric);
-  if (found == report.metrics.end()) return {std::nullopt, "is not in this report"};
+  if (found == report.metrics.end()) return {std::nullopt, " is not in this report"};
   const Metric& metric = found->second;
-  if (std::find(item.kinds.begin(), item.kinds.end(), metric.kind) == item.kinds.end()) {
+  if (std::find(kinds.begin(), kinds.end(), metric.kind) == kinds.end()) {
     return {std::nullopt,
-            fmt::format("is {}, which this item does not take as evidence", name_of(metric.kind))};
+            fmt::format(" is {}, which this item does not take as evidence", name_of(metric.kind))};
   }
   if (leaf.kind == ConditionKind::kCompare && metric.unit != leaf.unit) {
     return {std::nullopt,
-            fmt::format("is in \"{}\" where the checklist has \"{}\"", metric.unit, leaf.unit)};
+            fmt::format(" is in \"{}\" where the checklist has \"{}\"", metric.unit, leaf.unit)};
   }
   if (metric.distribution) {
     if (leaf.kind == ConditionKind::kPresent) {
-      return {metric.distribution->mean, metric.distribution->absent_reason};
+      return {metric.distribution->mean, given(metric.distribution->absent_reason)};
     }
     return figure_of_distribution(*metric.distribution, leaf.statistic);
   }
   if (!metric.value) {
-    return {std::nullopt, metric.absent_reason.empty() ? "has no value" : metric.absent_reason};
+    return {std::nullopt, given(metric.absent_reason)};
   }
   if (leaf.kind == ConditionKind::kCompare && leaf.statistic != "value") {
-    return {std::nullopt, fmt::format("has no {}: it is one value", leaf.statistic)};
+    return {std::nullopt, fmt::format(" has no {}: it is one value", leaf.statistic)};
   }
   return {metric.value, ""};
 }
@@ -88,16 +100,15 @@ bool compares(double value, Comparison comparison, double threshold) {
   return false;
 }
 
-ConditionResult evaluate_leaf(const Report& report, const ChecklistItem& item,
-                              const Condition& leaf) {
-  const Figure figure = figure_of(report, item, leaf);
+ConditionResult evaluate_leaf(const Report& report, const Kinds& kinds, const Condition& leaf) {
+  const Figure figure = figure_of(report, kinds, leaf);
   const std::string name = leaf.kind == ConditionKind::kPresent || leaf.statistic == "value"
                                ? leaf.metric
                                : fmt::format("{} {}", leaf.metric, leaf.statistic);
   ConditionResult result;
   result.unit = leaf.unit;
   if (!figure.value) {
-    result.seen = fmt::format("{}: {}", name, figure.absent_reason);
+    result.seen = name + figure.absent_reason;
     return result;
   }
   result.number = figure.value;
@@ -115,16 +126,16 @@ ConditionResult evaluate_leaf(const Report& report, const ChecklistItem& item,
 }
 
 // all_of: false where one is false, else unknown where one is unknown. any_of: the other way round.
-ConditionResult evaluate_condition(const Report& report, const ChecklistItem& item,
+ConditionResult evaluate_condition(const Report& report, const Kinds& kinds,
                                    const Condition& condition) {
   if (condition.kind != ConditionKind::kAllOf && condition.kind != ConditionKind::kAnyOf) {
-    return evaluate_leaf(report, item, condition);
+    return evaluate_leaf(report, kinds, condition);
   }
   const Outcome decisive =
       condition.kind == ConditionKind::kAllOf ? Outcome::kFalse : Outcome::kTrue;
   std::vector<ConditionResult> parts;
   for (const Condition& child : condition.children) {
-    parts.push_back(evaluate_condition(report, item, child));
+    parts.push_back(evaluate_condition(report, kinds, child));
   }
   const auto first_with = [&](Outcome outcome) {
     return std::find_if(parts.begin(), parts.end(),
@@ -138,8 +149,10 @@ ConditionResult evaluate_condition(const Report& report, const ChecklistItem& it
   result.number = deciding->number;
   result.unit = deciding->unit;
   // Where the answer is unknown only what is missing matters; otherwise all that was seen.
+  std::set<std::string> said;
   for (const ConditionResult& part : parts) {
     if (result.outcome == Outcome::kUnknown && part.outcome != Outcome::kUnknown) continue;
+    if (!said.insert(part.seen).second) continue;
     result.seen += (result.seen.empty() ? "" : "; ") + part.seen;
   }
   return result;
@@ -157,7 +170,8 @@ AcceptanceItem evaluate_item(const Report& report, const ChecklistItem& item) {
   out.title = item.title;
   out.rule = describe(item.rule);
   if (item.not_applicable_when) {
-    const ConditionResult when = evaluate_condition(report, item, *item.not_applicable_when);
+    const ConditionResult when =
+        evaluate_condition(report, kKindsOfFacts, *item.not_applicable_when);
     if (when.outcome == Outcome::kTrue) {
       out.result = ItemResult::kNotApplicable;
       out.reason = fmt::format("applies to {}; {}", item.applies_to, when.seen);
@@ -169,13 +183,13 @@ AcceptanceItem evaluate_item(const Report& report, const ChecklistItem& item) {
     return out;
   }
   if (item.precondition) {
-    const ConditionResult before = evaluate_condition(report, item, *item.precondition);
+    const ConditionResult before = evaluate_condition(report, kKindsOfFacts, *item.precondition);
     if (before.outcome != Outcome::kTrue) {
       out.reason = fmt::format("needs {}; {}", describe(*item.precondition), before.seen);
       return out;
     }
   }
-  const ConditionResult rule = evaluate_condition(report, item, item.rule);
+  const ConditionResult rule = evaluate_condition(report, item.kinds, item.rule);
   out.reason = rule.seen;
   if (rule.outcome == Outcome::kUnknown) return out;
   out.measured = rule.number;

@@ -88,70 +88,111 @@ bool has_all_columns(const Chart& chart, const Table& table) {
          (chart.group_by.empty() || there(chart.group_by));
 }
 
-json::Json series_data(const Table& table, std::size_t x, std::size_t y, std::size_t group,
-                       const std::string& group_label, const std::vector<std::string>& labels,
-                       double factor) {
-  std::map<std::string, double> at;
+// The rows a chart draws: those that have a number to show, each with its place on the x axis. Rows
+// of one series that share an x get places of their own, so that none hides another.
+struct PlacedRow {
+  const std::vector<Cell>* cells;
+  std::size_t place;
+  std::string group;
+};
+
+std::vector<PlacedRow> place_rows(const Table& table, std::size_t x,
+                                  const std::vector<std::size_t>& y, std::size_t group,
+                                  std::vector<std::string>& labels) {
+  std::vector<PlacedRow> rows;
+  std::map<std::pair<std::string, std::string>, int> num_seen;  // group, label
+  std::map<std::pair<std::string, int>, std::size_t> places;    // label, how often seen before
   for (const auto& row : table.rows) {
-    const auto number = number_of(row[y]);
-    const bool in_group = group >= table.columns.size() || label_of_cell(row[group]) == group_label;
-    if (number && in_group) at[label_of_cell(row[x])] = *number / factor;
+    const bool has_number = std::any_of(
+        y.begin(), y.end(), [&](std::size_t c) { return number_of(row[c]).has_value(); });
+    if (!has_number) continue;
+    const std::string label = label_of_cell(row[x]);
+    std::string name = group < row.size() ? label_of_cell(row[group]) : std::string();
+    const int repeat = num_seen[{name, label}]++;
+    const auto [place, is_new] = places.emplace(std::pair{label, repeat}, labels.size());
+    if (is_new) labels.push_back(label);
+    rows.push_back({&row, place->second, std::move(name)});
   }
+  return rows;
+}
+
+json::Json series_data(const std::vector<PlacedRow>& rows, const std::string& group, std::size_t y,
+                       std::size_t num_places, double factor) {
   json::Json data = json::Json::array();
-  for (const std::string& label : labels) {
-    const auto found = at.find(label);
-    data.push_back(found == at.end() ? json::Json(nullptr) : json::Json(found->second));
+  for (std::size_t i = 0; i < num_places; ++i) data.push_back(nullptr);
+  for (const PlacedRow& row : rows) {
+    const auto number = number_of((*row.cells)[y]);
+    if (number && row.group == group) data[row.place] = *number / factor;
   }
   return data;
+}
+
+double largest_magnitude(const Table& table, std::size_t column) {
+  double largest = 0.0;
+  for (const auto& row : table.rows) {
+    largest = std::max(largest, std::abs(number_of(row[column]).value_or(0.0)));
+  }
+  return largest;
+}
+
+// The first two units of the y columns, each with one scale for all its series: an axis each.
+struct Axis {
+  std::string unit;
+  Scale scale;
+};
+
+std::vector<Axis> make_axes(const Table& table, const std::vector<std::size_t>& y) {
+  std::map<std::string, double> largest;
+  for (const std::size_t column : y) {
+    double& most = largest[table.columns[column].unit];
+    most = std::max(most, largest_magnitude(table, column));
+  }
+  std::vector<Axis> axes;
+  for (const std::size_t column : y) {
+    const std::string& unit = table.columns[column].unit;
+    const bool is_known =
+        std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.unit == unit; });
+    if (!is_known && axes.size() < 2) axes.push_back({unit, human_scale(unit, largest[unit])});
+  }
+  return axes;
 }
 
 json::Json chart_to_data(const Chart& chart, const Table& table) {
   const std::size_t x = column_index(table, chart.x);
   const std::size_t group =
       chart.group_by.empty() ? table.columns.size() : column_index(table, chart.group_by);
-  const std::vector<std::string> labels = distinct_labels(table, x);
-  std::vector<std::string> groups = {""};
-  if (group < table.columns.size()) groups = distinct_labels(table, group);
+  std::vector<std::size_t> y;
+  for (const std::string& name : chart.y) y.push_back(column_index(table, name));
+  std::vector<std::string> labels;
+  const std::vector<PlacedRow> rows = place_rows(table, x, y, group, labels);
+  const std::vector<std::string> groups =
+      chart.group_by.empty() ? std::vector<std::string>{""} : distinct_labels(table, group);
+  const std::vector<Axis> axes = make_axes(table, y);
   json::Json series = json::Json::array();
-  std::vector<std::string> units;         // base units, one an axis
-  std::vector<std::string> scaled_units;  // as printed
-  for (const std::string& name : chart.y) {
-    const std::size_t y = column_index(table, name);
-    const std::string& unit = table.columns[y].unit;
-    double largest = 0.0;  // over all series of this unit, so that one axis has one scale
-    for (const std::string& other : chart.y) {
-      const std::size_t column = column_index(table, other);
-      if (table.columns[column].unit != unit) continue;
-      for (const auto& row : table.rows) {
-        largest = std::max(largest, std::abs(number_of(row[column]).value_or(0.0)));
-      }
-    }
-    const Scale scale = human_scale(unit, largest);
-    auto axis =
-        static_cast<std::size_t>(std::find(units.begin(), units.end(), unit) - units.begin());
-    if (axis == units.size()) {
-      units.push_back(unit);
-      scaled_units.push_back(scale.unit);
-    }
-    axis = std::min<std::size_t>(axis, 1);
-    for (const std::string& group_label : groups) {
-      std::string label = human_label(name, unit);
-      if (!group_label.empty()) {
+  for (const std::size_t column : y) {
+    const Column& of = table.columns[column];
+    const auto axis = std::find_if(axes.begin(), axes.end(),
+                                   [&](const Axis& one) { return one.unit == of.unit; });
+    if (axis == axes.end()) continue;  // a third unit has no axis; the table shows it
+    for (const std::string& name : groups) {
+      std::string label = human_label(of.name, of.unit);
+      if (!chart.group_by.empty()) {
         const std::string by = human_label(chart.group_by, table.columns[group].unit);
-        label = chart.y.size() > 1 ? fmt::format("{}, {} {}", label, by, group_label)
-                                   : fmt::format("{} {}", by, group_label);
+        label = y.size() > 1 ? fmt::format("{}, {} {}", label, by, name)
+                             : fmt::format("{} {}", by, name);
       }
       series.push_back(
           {{"label", label},
-           {"axis", axis},
-           {"data", series_data(table, x, y, group, group_label, labels, scale.factor)}});
+           {"axis", axis - axes.begin()},
+           {"data", series_data(rows, name, column, labels.size(), axis->scale.factor)}});
     }
   }
-  if (scaled_units.size() > 2) scaled_units.resize(2);
+  json::Json units = json::Json::array();
+  for (const Axis& axis : axes) units.push_back(axis.scale.unit);
   return {{"kind", name_of(chart.kind)},
           {"x", human_label(chart.x, table.columns[x].unit)},
           {"labels", labels},
-          {"units", scaled_units},
+          {"units", units},
           {"series", series}};
 }
 
@@ -204,7 +245,7 @@ std::string html_distributions(const Report& report) {
   std::string rows = header_row(columns) + "<tbody>\n";
   std::size_t index = 0;
   for (const auto& [name, metric] : report.metrics) {
-    if (!metric.distribution) continue;
+    if (!metric.distribution || is_of_one_point(name)) continue;
     rows += "<tr>";
     const auto& row = table.rows[index++];
     for (std::size_t c = 0; c < row.size(); ++c) rows += body_cell(table.columns[c], row[c]);

@@ -65,6 +65,13 @@ struct HumanTable {
 // Every number of a column in one scale.
 [[nodiscard]] HumanTable layout_table(const std::string& name, const Table& table);
 
+// Metrics whose name has a point ("itl_s.batch_4") belong to one point of a sweep: there can be
+// hundreds, and the sweep's table shows them. These layouts leave them to the machine formats.
+[[nodiscard]] bool is_of_one_point(const std::string& metric_name);
+
+// "120 figures of single points of the sweep stand in the JSON and CSV reports"; "" for none.
+[[nodiscard]] std::string describe_left_out(const Report& report);
+
 // The metrics with a distribution, one a row; then those with one value; then those with none and
 // why. A table without rows is left out by the writers.
 [[nodiscard]] HumanTable layout_distributions(const Report& report);

@@ -39,6 +39,18 @@ std::string text_of(const Cell& cell, const Scale& scale, int decimals) {
   return value != 0.0 && std::stod(fixed) == 0.0 ? human_number(value) : fixed;
 }
 
+double largest_of_unit(const Table& table, const std::string& unit) {
+  double largest = 0.0;
+  for (const auto& row : table.rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (table.columns[c].unit != unit) continue;
+      const auto number = number_of(row[c]);
+      if (number && std::isfinite(*number)) largest = std::max(largest, std::abs(*number));
+    }
+  }
+  return largest;
+}
+
 std::string distribution_note(bool some_absent) {
   return some_absent ? "-: too few samples (p50 needs 7, p90 44, p95 90, p99 459)" : "";
 }
@@ -93,17 +105,34 @@ HumanTable layout_table(const std::string& name, const Table& table) {
     }
     Scale scale;
     if (!magnitudes.empty()) {
-      scale = human_scale(column.unit, *std::max_element(magnitudes.begin(), magnitudes.end()));
+      // Columns of one unit share a scale, so that they can be compared, unless one is far smaller.
+      const double own = *std::max_element(magnitudes.begin(), magnitudes.end());
+      const double shared = largest_of_unit(table, column.unit);
+      scale = human_scale(column.unit, own < 1e-3 * shared ? own : shared);
     }
     for (double& magnitude : magnitudes) magnitude /= scale.factor;
     const int decimals = pick_decimals(magnitudes);
+    const std::string label = human_label(column.name, column.unit);
+    const bool says_unit = label.ends_with(scale.unit);  // "output tokens/s"
     out.columns.push_back(
-        {human_label(column.name, column.unit), scale.unit, all_numbers && !magnitudes.empty()});
+        {label, says_unit ? std::string() : scale.unit, all_numbers && !magnitudes.empty()});
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
       out.rows[r].push_back(text_of(table.rows[r][c], scale, decimals));
     }
   }
   return out;
+}
+
+bool is_of_one_point(const std::string& metric_name) {
+  return metric_name.find('.') != std::string::npos;
+}
+
+std::string describe_left_out(const Report& report) {
+  const auto count = std::count_if(report.metrics.begin(), report.metrics.end(),
+                                   [](const auto& entry) { return is_of_one_point(entry.first); });
+  if (count == 0) return {};
+  return fmt::format("{} figures of single points of the sweep stand in the JSON and CSV reports.",
+                     count);
 }
 
 HumanTable layout_distributions(const Report& report) {
@@ -114,7 +143,7 @@ HumanTable layout_distributions(const Report& report) {
                  {"mean", "", true},    {"min", "", true},     {"max", "", true}};
   bool some_absent = false;
   for (const auto& [name, metric] : report.metrics) {
-    if (!metric.distribution) continue;
+    if (!metric.distribution || is_of_one_point(name)) continue;
     const stats::Distribution& d = *metric.distribution;
     const auto show = [&](const std::optional<double>& value) {
       if (!value) some_absent = true;
@@ -135,10 +164,11 @@ HumanTable layout_values(const Report& report) {
   out.title = "Figures";
   out.columns = {{"metric", "", false}, {"value", "", true}, {"kind", "", false}};
   for (const auto& [name, metric] : report.metrics) {
-    if (metric.distribution || !metric.value) continue;
+    if (metric.distribution || !metric.value || is_of_one_point(name)) continue;
     out.rows.push_back({human_label(name, metric.unit), human_value(*metric.value, metric.unit),
                         name_of(metric.kind)});
   }
+  out.note = describe_left_out(report);
   return out;
 }
 
@@ -147,7 +177,7 @@ HumanTable layout_absent(const Report& report) {
   out.title = "Not measured";
   out.columns = {{"metric", "", false}, {"reason", "", false}};
   for (const auto& [name, metric] : report.metrics) {
-    if (metric.distribution || metric.value) continue;
+    if (metric.distribution || metric.value || is_of_one_point(name)) continue;
     out.rows.push_back({human_label(name, metric.unit), printable(metric.absent_reason)});
   }
   return out;

@@ -49,10 +49,16 @@ std::string card(const std::string& name, const Metric& metric) {
     more = fmt::format("{} of {} samples, {}", has_median ? "median" : "mean", d.count,
                        name_of(metric.kind));
   }
+  // The unit in smaller type: "12.3" and "ms".
+  std::string shown = escape_markup(value);
+  if (const auto blank = shown.find(' '); blank != std::string::npos) {
+    shown = fmt::format("{}<span class=\"unit\">{}</span>", shown.substr(0, blank),
+                        shown.substr(blank));
+  }
   return fmt::format(
       "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div>"
       "<div class=\"more\">{}</div></div>\n",
-      escape_markup(human_label(name, metric.unit)), escape_markup(value), escape_markup(more));
+      escape_markup(human_label(name, metric.unit)), shown, escape_markup(more));
 }
 
 std::string cards(const Report& report) {
@@ -156,7 +162,7 @@ std::string definitions(const Report& report) {
   table.columns = {
       {"metric", "", false}, {"unit", "", false}, {"kind", "", false}, {"definition", "", false}};
   for (const auto& [name, metric] : report.metrics) {
-    if (!metric.how.empty())
+    if (!metric.how.empty() && !is_of_one_point(name))
       table.rows.push_back({name, metric.unit, name_of(metric.kind), metric.how});
   }
   if (table.rows.empty()) return {};

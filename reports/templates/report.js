@@ -23,8 +23,7 @@
       const ink = color("--s" + (i % 8));
       return {
         label: one.label, data: one.data, yAxisID: one.axis === 1 ? "y1" : "y",
-        borderColor: ink, backgroundColor: line ? "transparent" : ink,
-        pointBackgroundColor: ink, borderWidth: line ? 2 : 0, pointRadius: 3, tension: 0,
+        borderColor: ink, backgroundColor: ink, fill: false, borderWidth: line ? 2 : 0, pointRadius: 3, tension: 0,
         spanGaps: true, borderDash: one.axis === 1 ? [5, 4] : [], maxBarThickness: 46
       };
     });
