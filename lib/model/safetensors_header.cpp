@@ -237,24 +237,31 @@ std::string_view foreign_format(std::span<const std::byte> file) {
   return {};
 }
 
+// A file whose header does not stand the first checks: another format by its first bytes, which the
+// length of a true header may also happen to have, or else what failed.
+[[noreturn]] void fail_header(std::span<const std::byte> file, const std::string& where,
+                              const std::string& what) {
+  const std::string_view found = foreign_format(file);
+  fail(where, found.empty() ? what : fmt::format("expected a safetensors file, found {}", found));
+}
+
 // The header text, after the checks of its length.
 std::string_view header_text(std::span<const std::byte> file, const std::string& where) {
   const auto size = static_cast<std::int64_t>(file.size());
-  if (const auto found = foreign_format(file); !found.empty()) {
-    fail(where, fmt::format("expected a safetensors file, found {}", found));
-  }
   if (size < kLengthBytes) {
-    fail(where, fmt::format("{} bytes, too short for a safetensors file", size));
+    fail_header(file, where, fmt::format("{} bytes, too short for a safetensors file", size));
   }
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), sizeof(length));  // little-endian, as is the machine
   if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
-    fail(where, fmt::format("a header of {} bytes, more than the format's limit of {}; the file is "
+    fail_header(file, where,
+                fmt::format("a header of {} bytes, more than the format's limit of {}; the file is "
                             "damaged or not a safetensors file",
                             length, kMaxHeaderBytes));
   }
   if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
-    fail(where, fmt::format("a header of {} bytes in a file of {}; the file is truncated (download "
+    fail_header(file, where,
+                fmt::format("a header of {} bytes in a file of {}; the file is truncated (download "
                             "it again)",
                             length, size));
   }
@@ -262,10 +269,11 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
                               static_cast<std::size_t>(length));
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos || text[start] != '{') {
-    fail(where,
-         "the header does not begin with '{'; the file is damaged or not a safetensors file");
+    fail_header(
+        file, where,
+        "the header does not begin with '{'; the file is damaged or not a safetensors file");
   }
-  require_json_text(text, where);
+  require_json_text(text, where + ": the header");
   return text;
 }
 

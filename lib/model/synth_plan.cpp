@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kNormStdev = 0.05;
 constexpr double kBiasStdev = 0.05;
+// The best sigmoid scores crowd below 1: a larger correction bias would itself be a skew.
+constexpr double kCorrectionBiasStdev = 0.002;
 // FP8 codes are drawn with this standard deviation: 4.2 of them reach 270 of the largest 448.
 constexpr double kFp8CodeStdev = 64.0;
 // Mean square of the residual stream without its constant channel, in units of the embedding's: 1
@@ -111,7 +113,7 @@ class Planner {
         return method_ == SkewMethod::kRouterBias ? offsets_of(tensor.layer) : normal(kBiasStdev);
       case Slot::kCorrectionBias:
         return method_ == SkewMethod::kCorrectionBias ? offsets_of(tensor.layer)
-                                                      : normal(kBiasStdev);
+                                                      : normal(kCorrectionBiasStdev);
       case Slot::kSinks:
         return normal(1.0);
       case Slot::kSharedExpertGate:
