@@ -19,6 +19,8 @@ using json::Json;
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 // Longer pieces rarely come twice.
 constexpr std::size_t kMaxKnownBytes = 48;
+// From here on looking for places that no merge crosses pays.
+constexpr std::size_t kLongWord = 32;
 constexpr std::size_t kMaxKnownPieces = std::size_t{1} << 16;
 
 void refuse_options(const JsonFields& fields) {
@@ -130,6 +132,8 @@ void BpeModel::parse_merges(const JsonFields& fields) {
   const Json& merges = require_array(fields, "merges");
   merges_ = MergeTable(merges.size());
   const bool strings = !merges.empty() && merges.front().is_string();
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
+  pairs.reserve(merges.size());
   std::int32_t rank = 0;
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const auto where = [&] { return element_where(fields, "merges", i); };
@@ -145,7 +149,32 @@ void BpeModel::parse_merges(const JsonFields& fields) {
                                   quote(right), quote(missing)));
     }
     merges_.set(*left_id, *right_id, {rank++, *merged_id});
+    pairs.emplace_back(*left_id, *right_id);
   }
+  prepare_joints(pairs);
+}
+
+void BpeModel::prepare_joints(const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs) {
+  std::unordered_map<std::int32_t, std::string_view> text_of;
+  for (std::size_t i = 0; i < tokens_.size(); ++i) text_of.emplace(ids_[i], tokens_[i]);
+  // Words begin as characters; only an unknown token or a byte token may begin as more than one. If
+  // such a token takes part in merges, its characters do not tell what it joins.
+  const auto begins_whole = [&](std::int32_t id) {
+    return first_code_point(text_of[id]).length < text_of[id].size() &&
+           (std::find(id_of_fallback_.begin(), id_of_fallback_.end(), id) !=
+                id_of_fallback_.end() ||
+            text_of[id] == unknown_token_);
+  };
+  joints_ = MergeTable(pairs.size());
+  for (const auto& [left, right] : pairs) {
+    if (text_of[left].empty() || text_of[right].empty()) return;
+    if (begins_whole(left) || begins_whole(right)) return;
+    const std::size_t last_length = last_code_point(text_of[left]).length;
+    const auto last = find(text_of[left].substr(text_of[left].size() - last_length));
+    const auto first = find(text_of[right].substr(0, first_code_point(text_of[right]).length));
+    if (last && first) joints_.set(*last, *first, {0, 0});
+  }
+  has_joints_ = true;
 }
 
 void BpeModel::prepare_bytes(bool byte_level) {
@@ -231,6 +260,23 @@ void BpeModel::to_symbols(std::string_view piece, std::vector<std::int32_t>& sym
   if (waiting >= 0) symbols.push_back(waiting);
 }
 
+void BpeModel::merge_long(std::vector<std::int32_t>& symbols,
+                          std::vector<std::int32_t>& segment) const {
+  std::size_t written = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 1; i <= symbols.size(); ++i) {
+    if (i < symbols.size() && joints_.find(symbols[i - 1], symbols[i]).rank >= 0) continue;
+    segment.assign(symbols.begin() + static_cast<std::ptrdiff_t>(begin),
+                   symbols.begin() + static_cast<std::ptrdiff_t>(i));
+    merge_symbols(segment, merges_);
+    std::copy(segment.begin(), segment.end(),
+              symbols.begin() + static_cast<std::ptrdiff_t>(written));
+    written += segment.size();
+    begin = i;
+  }
+  symbols.resize(written);
+}
+
 void BpeModel::encode(std::string_view piece, Scratch& scratch,
                       std::vector<std::int32_t>& out) const {
   const auto known =
@@ -249,7 +295,11 @@ void BpeModel::encode(std::string_view piece, Scratch& scratch,
     symbols.assign(1, it->second);
   } else {
     to_symbols(text, symbols);
-    merge_symbols(symbols, merges_);
+    if (has_joints_ && symbols.size() > kLongWord) {
+      merge_long(symbols, scratch.segment);
+    } else {
+      merge_symbols(symbols, merges_);
+    }
   }
   out.insert(out.end(), symbols.begin(), symbols.end());
   if (piece.size() <= kMaxKnownBytes && scratch.known.size() < kMaxKnownPieces) {

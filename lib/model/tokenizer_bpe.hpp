@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lib/model/tokenizer_json.hpp"
@@ -53,6 +54,7 @@ class BpeModel {
   // Remembers pieces within one text. Not shared between threads.
   struct Scratch {
     std::vector<std::int32_t> symbols;
+    std::vector<std::int32_t> segment;
     std::vector<std::int32_t> pool;
     struct Span {
       std::uint32_t begin = 0;
@@ -70,10 +72,12 @@ class BpeModel {
   [[nodiscard]] std::vector<std::string> oddities() const;
 
  private:
-  BpeModel() : merges_(0) {}
+  BpeModel() : merges_(0), joints_(0) {}
   void parse_vocabulary(const JsonFields& fields);
   void parse_merges(const JsonFields& fields);
+  void prepare_joints(const std::vector<std::pair<std::int32_t, std::int32_t>>& pairs);
   void prepare_bytes(bool byte_level);
+  void merge_long(std::vector<std::int32_t>& symbols, std::vector<std::int32_t>& segment) const;
   void to_symbols(std::string_view piece, std::vector<std::int32_t>& symbols) const;
   bool append_byte_tokens(std::string_view character, std::vector<std::int32_t>& symbols) const;
   [[nodiscard]] std::int32_t unknown_id(std::string_view character) const;
@@ -83,6 +87,10 @@ class BpeModel {
   std::vector<std::int32_t> ids_;                             // of tokens_[i]
   std::unordered_map<std::string_view, std::int32_t> id_of_;  // views of tokens_
   MergeTable merges_;
+  // Pairs of characters that some merge joins. Where two neighbours are not among them, no merge
+  // ever crosses, and both sides are words of their own.
+  MergeTable joints_;
+  bool has_joints_ = false;
   std::optional<std::string> unknown_token_;
   bool fuse_unknown_ = false;
   bool byte_fallback_ = false;
