@@ -1,14 +1,17 @@
 // The merge loop against the definition written down as directly as possible.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "lib/base/rng.hpp"
+#include "lib/model/tokenizer.hpp"
 #include "lib/model/tokenizer_bpe.hpp"
 
 namespace moe::model::tokenizer_detail {
@@ -91,6 +94,41 @@ TEST(MergeSymbols, MeetsTheDefinitionForShortAndLongWords) {
       merge_symbols(symbols, table);
       EXPECT_EQ(symbols, expected);
     }
+  }
+}
+
+// A vocabulary of random strings over a, b, c, d, in which many pairs of letters never join.
+TEST(Bpe, LongWordsMeetTheDefinition) {
+  Rng rng(4);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::string> tokens = {"a", "b", "c", "d"};
+    std::string merges;
+    Rules rules;
+    for (int i = 0; i < 8; ++i) {
+      const std::size_t left = rng.next_below(tokens.size());
+      const std::size_t right = rng.next_below(tokens.size());
+      const std::string merged = tokens[left] + tokens[right];
+      if (std::find(tokens.begin(), tokens.end(), merged) != tokens.end()) continue;
+      const Pair pair{static_cast<std::int32_t>(left), static_cast<std::int32_t>(right)};
+      rules[pair] = {static_cast<std::int32_t>(rules.size()),
+                     static_cast<std::int32_t>(tokens.size())};
+      merges += (merges.empty() ? "\"" : ",\"") + tokens[left] + ' ' + tokens[right] + '"';
+      tokens.push_back(merged);
+    }
+    std::string vocabulary;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      vocabulary += (i == 0 ? "\"" : ",\"") + tokens[i] + "\":" + std::to_string(i);
+    }
+    const auto tokenizer = Tokenizer::parse(R"({"model": {"type": "BPE", "vocab": {)" + vocabulary +
+                                                R"(}, "merges": [)" + merges + "]}}",
+                                            "t.json");
+    std::string text;
+    std::vector<std::int32_t> symbols;
+    for (int i = 0; i < 150; ++i) {
+      symbols.push_back(static_cast<std::int32_t>(rng.next_below(4)));
+      text += tokens[static_cast<std::size_t>(symbols.back())];
+    }
+    EXPECT_EQ(tokenizer.encode(text, false), merge_by_definition(symbols, rules)) << merges;
   }
 }
 
