@@ -1,5 +1,5 @@
 # cmake -DINPUT=<file or empty> -DOUTPUT=<file.cpp> -DFUNCTION=<name> -P embed.cmake
-# Writes a source that defines moe::report::embedded::<name>(), the text of a file (empty without one).
+# Writes a source that defines moe::report::embedded::<name>(): a file's text, empty without one.
 set(text "")
 if(INPUT)
   file(READ "${INPUT}" text)

@@ -79,7 +79,8 @@ TEST(SchemaCheck, ChecksAlternatives) {
 
 TEST(SchemaCheck, FollowsReferences) {
   const std::string schema =
-      R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "additionalProperties": false,
+      R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object",
+         "additionalProperties": false,
          "properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}}}})";
   EXPECT_EQ(violations(schema, R"({"left": {"right": {}}})"), "");
   EXPECT_EQ(violations(schema, R"({"left": {"right": {"up": 1}}})"),
