@@ -130,6 +130,9 @@ class Engine {
   // or a sequence beyond max_context.
   std::span<const float> forward(std::span<const BatchEntry> batch);
 
+  // Of the last forward() call. Between a prompt's tokens only the last one needs the feed-forward
+  // part of the last layer: the others are left out there, and in expert_tokens, unless their
+  // logits are asked for or an observer is set.
   [[nodiscard]] const ForwardStats& last_stats() const;
   void set_tensor_observer(TensorObserver* observer);    // null: none
   void set_routing_observer(RoutingObserver* observer);  // null: none

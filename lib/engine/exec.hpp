@@ -2,6 +2,7 @@
 
 // What every step of a forward pass needs: threads, kernels, the numeric mode, and the counters.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 

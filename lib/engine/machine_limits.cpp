@@ -27,6 +27,9 @@ constexpr std::int64_t kPeakCols = 256;
 constexpr std::array<std::int32_t, 5> kTokenCounts = {8, 12, 16, 24, 48};
 constexpr std::int64_t kMaxTokens = 48;
 
+// A single sample may fall on a moment when something else has the memory bus.
+constexpr std::int32_t kMinSamples = 3;
+
 // Runs body() again and again for about `seconds`; returns the shortest time of one call.
 template <typename Body>
 double best_time_s(double seconds, const Clock& clock, const Interrupt& interrupt, Body&& body,
@@ -41,7 +44,8 @@ double best_time_s(double seconds, const Clock& clock, const Interrupt& interrup
     const double sample_s = end_s - start_s;
     if (sample_s > 0.0 && (best_s == 0.0 || sample_s < best_s)) best_s = sample_s;
     ++*num_samples;
-    if (end_s - begin_s >= seconds || interrupt.requested()) return best_s;
+    const bool is_enough = end_s - begin_s >= seconds && *num_samples >= kMinSamples;
+    if (is_enough || interrupt.requested()) return best_s;
   }
 }
 

@@ -1,64 +1,15 @@
 #include "lib/engine/memory_estimate.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
-#include <string>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
 #include "lib/base/units.hpp"
 #include "lib/engine/kv_cache.hpp"
+#include "lib/sysinfo/host.hpp"
 
 namespace moe::engine {
-namespace {
-
-constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t read_meminfo() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::int64_t kib = 0;
-  std::string unit;
-  while (file >> key >> kib) {
-    std::getline(file, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return kUnknown;
-}
-
-// "max", or a file that is not there: no limit.
-std::int64_t read_bytes(const std::string& path) {
-  std::ifstream file(path);
-  std::int64_t bytes = 0;
-  return file >> bytes ? bytes : kUnknown;
-}
-
-// What the control group (version 2) of this process leaves; page cache in use can be reclaimed.
-std::int64_t read_control_group() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("0::")) continue;
-    const std::string directory = "/sys/fs/cgroup" + line.substr(3);
-    const std::int64_t limit = read_bytes(directory + "/memory.max");
-    const std::int64_t used = read_bytes(directory + "/memory.current");
-    if (limit == kUnknown || used == kUnknown) return kUnknown;
-    std::int64_t reclaimable = 0;
-    std::ifstream stat(directory + "/memory.stat");
-    std::string key;
-    std::int64_t value = 0;
-    while (stat >> key >> value) {
-      if (key == "inactive_file" || key == "active_file") reclaimable += value;
-    }
-    return std::max<std::int64_t>(0, limit - used + reclaimable);
-  }
-  return kUnknown;
-}
-
-}  // namespace
-
 WorkspaceShape workspace_shape(const model::ModelConfig& config, const EngineOptions& options) {
   WorkspaceShape shape;
   shape.max_rows = std::min(options.max_batch_tokens, options.max_sequences * options.max_context);
@@ -85,8 +36,7 @@ MemoryEstimate estimate_memory(const model::BoundModel& model, const EngineOptio
 }
 
 std::int64_t available_memory_bytes() {
-  const std::int64_t bytes = std::min(read_meminfo(), read_control_group());
-  return bytes == kUnknown ? 0 : bytes;
+  return sysinfo::usable_memory_bytes(sysinfo::read_memory()).value_or(0);
 }
 
 void check_memory(const MemoryEstimate& estimate, std::int64_t max_bytes) {

@@ -18,8 +18,7 @@ namespace moe::engine {
                                              const EngineOptions& options,
                                              const ModelWeights& weights, const PackPlan& plan);
 
-// Memory that can still be allocated without swapping: MemAvailable of /proc/meminfo, or what the
-// control group of the process leaves, whichever is less. 0 when the system does not say.
+// sysinfo::usable_memory_bytes; 0 when the system does not say.
 [[nodiscard]] std::int64_t available_memory_bytes();
 
 // Throws Error(kRuntime) when the estimate exceeds `max_bytes`, or, when that is 0, the available

@@ -139,7 +139,8 @@ void run_experts(const LayerContext& context, std::int64_t num_rows) {
   batch.run();
 }
 
-// Weighted sum over a row's choices, best first, then the shared expert; always in this order.
+// Weighted sum over a row's choices, best first, then the shared expert; always in this order. The
+// residual takes it in while it is in the cache.
 void combine(const LayerContext& context, std::int64_t num_rows) {
   Exec& exec = context.exec;
   Workspace& ws = context.ws;
@@ -147,6 +148,7 @@ void combine(const LayerContext& context, std::int64_t num_rows) {
   const std::int32_t top_k = context.top_k;
   const bool has_shared = context.weights.shared.intermediate > 0;
   const std::vector<float>& gate = context.weights.shared_gate;
+  const auto multiplier = static_cast<float>(context.config.residual_multiplier);
   for_each_row(exec, num_rows, (top_k + 1) * hidden, [&](std::int64_t row) {
     float* const out = ws.block.f32(row);
     std::fill_n(out, hidden, 0.0F);
@@ -154,13 +156,15 @@ void combine(const LayerContext& context, std::int64_t num_rows) {
       exec.kernels->axpy(ws.expert_weights[choice],
                          ws.down.data() + ws.sorted_slot[choice] * hidden, hidden, out);
     }
-    if (!has_shared) return;
-    float scale = 1.0F;
-    if (!gate.empty()) {
-      const float logit = exec.kernels->dot(gate.data(), ws.normed.f32(row), hidden);
-      scale = 1.0F / (1.0F + std::exp(-logit));
+    if (has_shared) {
+      float scale = 1.0F;
+      if (!gate.empty()) {
+        const float logit = exec.kernels->dot(gate.data(), ws.normed.f32(row), hidden);
+        scale = 1.0F / (1.0F + std::exp(-logit));
+      }
+      exec.kernels->axpy(scale, ws.down.data() + (num_rows * top_k + row) * hidden, hidden, out);
     }
-    exec.kernels->axpy(scale, ws.down.data() + (num_rows * top_k + row) * hidden, hidden, out);
+    exec.kernels->axpy(multiplier, out, hidden, ws.residual.f32(row));
   });
 }
 
@@ -192,7 +196,6 @@ void moe_block(const LayerContext& context, std::int64_t num_rows) {
     const StageTimer timer(exec, Stage::kCombine);
     combine(context, num_rows);
     observe(exec, "moe_out", context.layer, ws.block.f32(0), num_rows, hidden, ws.block.stride());
-    add_block_to_residual(exec, context.config, num_rows, ws);
   }
 }
 
@@ -205,11 +208,11 @@ void dense_block(const LayerContext& context, std::int64_t num_rows) {
   FfnBatch batch(context);
   batch.add(context.weights.dense, nullptr, num_rows);
   batch.run();
+  observe(exec, "mlp_out", context.layer, ws.down.data(), num_rows, hidden, hidden);
+  const auto multiplier = static_cast<float>(context.config.residual_multiplier);
   for_each_row(exec, num_rows, 2 * hidden, [&](std::int64_t row) {
-    std::copy_n(ws.down.data() + row * hidden, hidden, ws.block.f32(row));
+    exec.kernels->axpy(multiplier, ws.down.data() + row * hidden, hidden, ws.residual.f32(row));
   });
-  observe(exec, "mlp_out", context.layer, ws.block.f32(0), num_rows, hidden, ws.block.stride());
-  add_block_to_residual(exec, context.config, num_rows, ws);
 }
 
 }  // namespace moe::engine

@@ -46,7 +46,6 @@ const json::Json& expected_figures() {
 
 EngineOptions trained_options(ActivationFormat activations) {
   EngineOptions options = small_options(512);
-  options.num_threads = 2;
   options.activations = activations;
   return options;
 }
