@@ -229,6 +229,7 @@ struct WidenedSums {
 template <class S>
 struct Fp8Codes {
   using Product = E4m3Product<S>;
+  static constexpr int kStageRows = S::kStageFp8Rows;
   static constexpr std::int64_t kScaleBytes = kFp8ScaleBytes;
 
   static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
@@ -245,6 +246,7 @@ struct Fp8Codes {
 template <class S>
 struct Mxfp4Codes {
   using Product = E2m1Product<S>;
+  static constexpr int kStageRows = S::kStageMxfp4Rows;
   static constexpr std::int64_t kScaleBytes = kPanelRows;
 
   static std::int64_t block_cols(const PackedMatrix&) noexcept { return kMxfp4Group; }
@@ -269,8 +271,8 @@ struct ScaledSums {
         S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
                  S::broadcast(0.0F));
       }
-    } else if (block.num_rows < S::kStageScaledRows) {
-      cover_tile<S, Product, kMaxGroupPanels, S::kStageScaledRows - 1>(
+    } else if (block.num_rows < Codes::kStageRows) {
+      cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
           block.num_rows, num_panels, [&]<int R, int P>(int p) {
             compute_direct<R, P>(weight, data + p * weight.panel_stride_bytes, block.rows,
                                  block.sums + p * 16, block.sums_stride);
