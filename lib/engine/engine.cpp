@@ -15,6 +15,10 @@ namespace {
 
 using model::ModelConfig;
 
+// Bounds that keep every product of sizes far from overflow.
+constexpr std::int32_t kMaxSequences = 1 << 16;
+constexpr std::int64_t kMaxBatchTokens = 1 << 20;
+
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorCode::kUsage, message);
 }
@@ -37,11 +41,13 @@ void check_options(const ModelConfig& config, const EngineOptions& options) {
   if (options.num_threads < 1) {
     refuse(fmt::format("threads: expected at least 1, found {}", options.num_threads));
   }
-  if (options.max_sequences < 1) {
-    refuse(fmt::format("sequences: expected at least 1, found {}", options.max_sequences));
+  if (options.max_sequences < 1 || options.max_sequences > kMaxSequences) {
+    refuse(
+        fmt::format("sequences: expected 1 to {}, found {}", kMaxSequences, options.max_sequences));
   }
-  if (options.max_batch_tokens < 1) {
-    refuse(fmt::format("tokens per pass: expected at least 1, found {}", options.max_batch_tokens));
+  if (options.max_batch_tokens < 1 || options.max_batch_tokens > kMaxBatchTokens) {
+    refuse(fmt::format("tokens per pass: expected 1 to {}, found {}", kMaxBatchTokens,
+                       options.max_batch_tokens));
   }
   if (options.max_context < 1 || options.max_context > config.max_position_embeddings) {
     refuse(

@@ -1,5 +1,7 @@
 #include "lib/engine/kv_cache.hpp"
 
+#include <algorithm>
+
 #include "lib/base/int_math.hpp"
 
 namespace moe::engine {
@@ -33,8 +35,12 @@ KvCache::KvCache(const model::ModelConfig& config, std::int32_t max_sequences,
 
 std::int64_t KvCache::total_bytes(const model::ModelConfig& config, std::int64_t max_sequences,
                                   std::int64_t max_context) {
-  const std::int64_t row = key_row_floats(config) + value_row_floats(config);
-  return max_sequences * config.num_hidden_layers * max_context * row * 4;
+  // More than any machine has, and small enough to be added to.
+  constexpr std::int64_t kVast = std::int64_t{1} << 60;
+  const std::int64_t row_bytes = 4 * (key_row_floats(config) + value_row_floats(config));
+  const auto per_sequence = checked_mul(config.num_hidden_layers * row_bytes, max_context);
+  const auto total = checked_mul(per_sequence.value_or(kVast), max_sequences);
+  return std::min(total.value_or(kVast), kVast);
 }
 
 }  // namespace moe::engine

@@ -31,6 +31,7 @@ class KvCache {
   // Of one position of one layer, keys and values.
   [[nodiscard]] std::int64_t bytes_per_position() const { return 4 * (key_row_ + value_row_); }
 
+  // Saturates at 2^60.
   [[nodiscard]] static std::int64_t total_bytes(const model::ModelConfig& config,
                                                 std::int64_t max_sequences,
                                                 std::int64_t max_context);

@@ -56,6 +56,10 @@ TEST_F(EngineTest, RefusesOptionsThatCannotRun) {
   options = small_options(16);
   options.max_batch_tokens = 0;
   refuse("tokens per pass", options);
+  options.max_batch_tokens = std::int64_t{1} << 60;
+  refuse("tokens per pass", options);
+  options = small_options(16, (1 << 16) + 1);
+  refuse("sequences", options);
   options = small_options(16);
   options.top_k_override = 9;
   refuse("1 to 8", options);
@@ -102,7 +106,7 @@ TEST_F(EngineTest, RefusesMoreMemoryThanAllowedBeforeAllocating) {
   // A cache of petabytes of address space must not even be tried.
   model::BoundModel vast = model_;
   vast.config.max_position_embeddings = std::int64_t{1} << 40;
-  options = small_options(std::int64_t{1} << 40);
+  options = small_options(std::int64_t{1} << 40, 1 << 16);
   expect_error(ErrorCode::kRuntime, "GiB available", [&] { load_engine(vast, options); });
 }
 
