@@ -151,7 +151,7 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   const bool is_streaming = args.output.format == "text";
   OutputOptions output = args.output;
   if (is_streaming) output.format = "none";
-  ReportSession session(context, output, {});
+  ReportSession session(context, output);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
   const model::BoundModel model = model::bind_checkpoint(directory);
   const Prompt prompt = read_prompt(args, directory, model);

@@ -142,7 +142,7 @@ model::BoundModel bind(const std::filesystem::path& directory, const std::string
 }
 
 int run_inspect(const InspectArgs& args, const ToolContext& context) {
-  ReportSession session(context, args.output, {});
+  ReportSession session(context, args.output);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
   const model::BoundModel bound = bind(directory, args.check_values);
   const model::ParameterCounts parameters = model::count_parameters(bound);

@@ -61,7 +61,7 @@ void add_metrics(const engine::MachineLimits& limits, report::Report& report) {
 }
 
 int run_limits(const LimitsArgs& args, const ToolContext& context) {
-  ReportSession session(context, args.output, {});
+  ReportSession session(context, args.output);
   const std::int32_t num_threads =
       args.num_threads > 0 ? static_cast<std::int32_t>(args.num_threads) : num_usable_threads();
   engine::LimitsOptions options = limits_options(num_threads);

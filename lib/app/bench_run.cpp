@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "lib/app/run_report.hpp"
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/app/subject.hpp"
+#include "lib/app/weight_cast.hpp"
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
 
@@ -81,6 +83,11 @@ RunLimits measure_limits(const model::BoundModel& model, const EngineSetup& setu
   return limits;
 }
 
+model::Dtype dtype_option(const std::string& name) {
+  if (name == "f32") return model::Dtype::kF32;
+  return name == "f16" ? model::Dtype::kF16 : model::Dtype::kBf16;
+}
+
 // A tokenizer that cannot be read matters only when text was asked for.
 std::optional<model::Tokenizer> tokenizer_for(const RunArgs& args,
                                               const std::filesystem::path& directory,
@@ -115,6 +122,7 @@ void fill_settings(const RunArgs& args, const EngineSetup& setup, const PromptSo
   settings["isa"] = kernels::isa_name(setup.options.isa);
   settings["isa_reason"] = setup.isa_reason;
   settings["activations"] = activation_format_name(setup.options.activations);
+  settings["dtype"] = args.dtype;
   settings["activations_reason"] = setup.activations_reason;
   settings["experts_per_token"] =
       setup.options.top_k_override > 0 ? setup.options.top_k_override : config.moe.top_k;
@@ -134,7 +142,16 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   ReportSession session(context, args.output, args.acceptance);
   if (!args.dump_routing.empty()) check_writable(args.dump_routing, "--dump-routing");
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
-  const model::BoundModel model = model::bind_checkpoint(directory);
+  model::BoundModel model = model::bind_checkpoint(directory);
+  session.report().subject = describe_checkpoint(directory, model);
+  const SteadyClock clock;
+  ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
+  AlignedBytes converted;
+  std::shared_ptr<const model::TensorFiles> files;
+  if (args.dtype != "auto") {
+    converted =
+        cast_weights(dtype_option(args.dtype), args.engine, progress, *context.interrupt, model);
+  }
   const EngineSetup setup = resolve_engine(args.engine, model);
   if (!args.dump_routing.empty() && !model.config.is_moe()) {
     throw Error(ErrorCode::kUsage, "--dump-routing: this is a dense model, it has no routing");
@@ -145,13 +162,10 @@ int run_run(const RunArgs& args, const ToolContext& context) {
                     scenarios_dir(args.scenarios)},
                    tokenizer_for(args, directory, model, session));
 
-  const SteadyClock clock;
-  ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
   RunTools tools{&clock, &progress, context.interrupt, nullptr};
   report::Report& report = session.report();
-  report.subject = describe_checkpoint(directory, model);
   fill_settings(args, setup, prompts, model.config, report.settings);
-  RunFacts facts{&args, &model, &setup.options, &prompts, {}};
+  RunFacts facts{&args, &model, &setup.options, &prompts, directory, {}};
   if (!args.has_no_limits) facts.limits = measure_limits(model, setup, tools, report);
 
   std::optional<RoutingRecorder> recorder;

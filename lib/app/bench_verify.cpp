@@ -124,7 +124,7 @@ void fill_report(const engine::VerifyResult& result, ReportSession& session) {
 }
 
 int run_verify(const VerifyArgs& args, const ToolContext& context) {
-  ReportSession session(context, args.output, {});
+  ReportSession session(context, args.output);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
   const model::BoundModel model = model::bind_checkpoint(directory);
   const std::filesystem::path golden =

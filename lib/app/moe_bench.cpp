@@ -51,6 +51,7 @@ int moe_bench_main(int argc, char** argv) {
     add_verify_command(line, context);
     add_generate_command(line, context);
     add_eval_command(line, context);
+    add_synth_command(line, context);
     return line.run(argc, argv);
   });
 }

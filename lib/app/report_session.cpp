@@ -48,15 +48,18 @@ void add_acceptance_options(Options& options, AcceptanceOptions& acceptance) {
 }
 
 ReportSession::ReportSession(const ToolContext& context, const OutputOptions& output,
-                             const AcceptanceOptions& acceptance)
+                             const std::optional<AcceptanceOptions>& acceptance)
     : context_(context),
-      checklist_(acceptance.checklist.empty() ? report::default_checklist()
-                                              : report::read_checklist(acceptance.checklist)),
-      gate_(gate_options(acceptance, checklist_)),
+      has_acceptance_(acceptance.has_value()),
       targets_(resolve_outputs(output)),
       is_quiet_(output.is_quiet),
       begin_s_(clock_.now_s()),
       started_at_s_(static_cast<std::int64_t>(std::time(nullptr))) {
+  if (acceptance) {
+    checklist_ = acceptance->checklist.empty() ? report::default_checklist()
+                                               : report::read_checklist(acceptance->checklist);
+    gate_ = gate_options(*acceptance, checklist_);
+  }
   is_text_on_stdout_ =
       std::any_of(targets_.begin(), targets_.end(), [](const OutputTarget& target) {
         return target.path == "-" && target.format == report::Format::kText;
@@ -83,7 +86,8 @@ int ReportSession::finish(int exit_code, std::optional<std::int64_t> seed,
   report_.tool = report::make_tool_json(context_.tool);
   report_.environment = report::make_environment_json(isa_in_use, ::environ);
   if (exit_code == kExitOk && !report_.validity.valid) exit_code = kExitNothingMeasured;
-  report_.acceptance = report::evaluate(report_, checklist_);
+  report_.acceptance.verdict = "incomplete";
+  if (has_acceptance_) report_.acceptance = report::evaluate(report_, checklist_);
   const std::vector<std::string> failures = report::gate_failures(report_.acceptance, gate_);
   if (exit_code == kExitOk && !failures.empty()) {
     exit_code = kExitCheckFailed;

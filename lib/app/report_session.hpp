@@ -29,8 +29,9 @@ class ReportSession {
  public:
   // Resolves the outputs and reads the checklist, so that nothing is measured in vain. Throws
   // Error(kUsage), Error(kInput).
+  // Without acceptance options no checklist is evaluated.
   ReportSession(const ToolContext& context, const OutputOptions& output,
-                const AcceptanceOptions& acceptance);
+                const std::optional<AcceptanceOptions>& acceptance = std::nullopt);
 
   [[nodiscard]] report::Report& report() { return report_; }
   [[nodiscard]] bool is_quiet() const { return is_quiet_; }
@@ -47,6 +48,7 @@ class ReportSession {
 
  private:
   ToolContext context_;
+  bool has_acceptance_ = false;
   report::Checklist checklist_;
   report::GateOptions gate_;
   std::vector<OutputTarget> targets_;

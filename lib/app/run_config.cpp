@@ -65,6 +65,9 @@ void add_run_options(Options& options, RunArgs& args) {
   options.text("--scenarios", "DIR", args.scenarios, "Folder of the inputs that come with moekit");
   add_engine_options(options, args.engine);
   add_activation_option(options, args.engine);
+  options.choice("--dtype", {"auto", "f32", "f16", "bf16"}, args.dtype,
+                 "What the weights are converted to before they are packed, which holds both in "
+                 "memory; auto: as they are stored");
   options.integer("--context", args.context, {0, 1 << 24},
                   "Tokens of KV cache per request; longer points are skipped",
                   "what the longest point needs");

@@ -27,10 +27,11 @@ struct RunArgs {
   std::vector<std::int64_t> output_tokens = {64};
   std::int64_t seed = 0;
   double temperature = 0.0;
-  std::int64_t context = 0;  // tokens of KV cache per sequence; 0: what the longest point needs
+  std::string dtype = "auto";  // auto, f32, f16, bf16
+  std::int64_t context = 0;    // tokens of KV cache per sequence; 0: what the longest point needs
   std::int64_t repeat = 8;
   std::optional<double> until_ci;
-  double max_time_s = 20.0;  // per point
+  double max_time_s = 10.0;  // per point
   std::int64_t warmup = 1;   // repetitions
   bool has_no_limits = false;
   bool keeps_raw_samples = false;

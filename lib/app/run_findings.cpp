@@ -10,7 +10,6 @@
 
 #include "lib/app/checkpoint.hpp"
 #include "lib/app/run_report.hpp"
-#include "lib/model/tensor_files.hpp"
 #include "lib/sysinfo/host.hpp"
 
 namespace moe::app {
@@ -24,8 +23,7 @@ void add_conditions(const RunFacts& facts, ReportSession& session) {
   session.add_finding(
       "run.no_chat_template", Severity::kInfo,
       fmt::format("prompts: {}; no chat template is applied", facts.prompts->description()), "");
-  const std::vector<std::string> unused =
-      unused_generation_settings(facts.model->files->directory());
+  const std::vector<std::string> unused = unused_generation_settings(facts.directory);
   if (!unused.empty()) {
     session.add_finding("run.generation_config_not_used", Severity::kInfo,
                         fmt::format("generation_config.json has {}, which a measurement does not "

@@ -2,6 +2,7 @@
 
 // Turns what was measured into metrics, tables, charts and findings.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct RunFacts {
   const model::BoundModel* model = nullptr;
   const engine::EngineOptions* options = nullptr;
   const PromptSource* prompts = nullptr;
+  std::filesystem::path directory;  // of the checkpoint
   RunLimits limits;
 };
 
@@ -35,6 +37,7 @@ struct RunFacts {
 void add_run_metrics(const RunOutcome& outcome, const RunFacts& facts, report::Report& report);
 
 void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Report& report);
+// And the metrics to show first.
 void add_run_charts(report::Report& report);
 
 // Warnings with advice, and what makes the report invalid.

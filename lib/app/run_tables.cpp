@@ -19,6 +19,8 @@ using report::Cell;
 using report::Column;
 using report::Table;
 
+// Tables are shown in the order of their keys: latency, limits, notes, routing, samples, time.
+
 // The median, whatever the number of samples: tables show a typical value, metrics its certainty.
 Cell median_cell(const std::vector<double>& samples) {
   return samples.empty() ? Cell() : Cell(stats::median(samples));
@@ -86,8 +88,8 @@ void add_points_table(const RunOutcome& outcome, report::Report& report) {
     table.rows.push_back(std::move(row));
     notes.rows.push_back(std::move(note));
   }
-  report.tables["points"] = std::move(table);
-  report.tables["point_notes"] = std::move(notes);
+  report.tables["latency"] = std::move(table);
+  report.tables["notes"] = std::move(notes);
 }
 
 void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
@@ -120,7 +122,7 @@ void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
     row.resize(table.columns.size());
     table.rows.push_back(std::move(row));
   }
-  if (!table.rows.empty()) report.tables["efficiency"] = std::move(table);
+  if (!table.rows.empty()) report.tables["limits_achieved"] = std::move(table);
 }
 
 void add_stages_table(const RunOutcome& outcome, report::Report& report) {
@@ -150,7 +152,7 @@ void add_stages_table(const RunOutcome& outcome, report::Report& report) {
     add("prefill", point.figures->prefill);
     add("decode", point.figures->decode);
   }
-  if (!table.rows.empty()) report.tables["stages"] = std::move(table);
+  if (!table.rows.empty()) report.tables["time_by_stage"] = std::move(table);
 }
 
 void add_distinct_table(const RunOutcome& outcome, const model::ModelConfig& config,
@@ -176,7 +178,7 @@ void add_distinct_table(const RunOutcome& outcome, const model::ModelConfig& con
     row.push_back(count_cell(config.moe.num_experts));
     table.rows.push_back(std::move(row));
   }
-  if (!table.rows.empty()) report.tables["distinct_experts"] = std::move(table);
+  if (!table.rows.empty()) report.tables["routing_distinct_experts"] = std::move(table);
 }
 
 // [layer][expert] tokens of all measured points together.
@@ -236,8 +238,8 @@ void add_load_tables(const RunOutcome& outcome, const model::ModelConfig& config
     }
   }
   if (layers.rows.empty()) return;
-  report.tables["experts_per_layer"] = std::move(layers);
-  report.tables["expert_load"] = std::move(experts);
+  report.tables["routing_layers"] = std::move(layers);
+  report.tables["routing_expert_load"] = std::move(experts);
 }
 
 void add_samples_table(const RunOutcome& outcome, report::Report& report) {
@@ -281,6 +283,11 @@ void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Re
 }
 
 void add_run_charts(report::Report& report) {
+  for (const char* name :
+       {"ttft_s", "itl_s", "decode_tokens_per_s", "prefill_tokens_per_s", "total_tokens_per_s",
+        "decode_read_limit_ratio", "decode_distinct_experts"}) {
+    if (report.metrics.contains(name)) report.highlights.emplace_back(name);
+  }
   using report::ChartKind;
   const auto add = [&](const char* title, ChartKind kind, const char* table, const char* x,
                        std::vector<std::string> y) {
@@ -293,18 +300,19 @@ void add_run_charts(report::Report& report) {
     chart.y = std::move(y);
     report.charts.push_back(std::move(chart));
   };
-  add("Decode throughput (tokens/s)", ChartKind::kBar, "points", "point", {"decode_tokens_per_s"});
-  add("Time to first token (s)", ChartKind::kBar, "points", "point", {"ttft_s"});
-  add("Inter-token latency (s)", ChartKind::kBar, "points", "point", {"itl_s"});
+  add("Decode throughput (tokens/s)", ChartKind::kBar, "latency", "point", {"decode_tokens_per_s"});
+  add("Time to first token (s)", ChartKind::kBar, "latency", "point", {"ttft_s"});
+  add("Inter-token latency (s)", ChartKind::kBar, "latency", "point", {"itl_s"});
   std::vector<std::string> stages;
   for (std::size_t i = 0; i < engine::kNumStages; ++i) {
     stages.push_back(fmt::format("{}_s", engine::stage_name(static_cast<engine::Stage>(i))));
   }
   stages.emplace_back("other_s");
-  add("Time by stage (s per repetition)", ChartKind::kStacked, "stages", "point", stages);
-  add("Distinct experts per layer and decode step", ChartKind::kBar, "distinct_experts", "point",
-      {"mean", "uniform_routing"});
-  add("Tokens per expert", ChartKind::kHeatmap, "expert_load", "expert", {"layer", "tokens"});
+  add("Time by stage (s per repetition)", ChartKind::kStacked, "time_by_stage", "point", stages);
+  add("Distinct experts per layer and decode step", ChartKind::kBar, "routing_distinct_experts",
+      "point", {"mean", "uniform_routing"});
+  add("Tokens per expert", ChartKind::kHeatmap, "routing_expert_load", "expert",
+      {"layer", "tokens"});
 }
 
 }  // namespace moe::app

@@ -1,0 +1,212 @@
+// The other commands of moe-bench, through the real binary.
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/json/read.hpp"
+#include "lib/report/json_io.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "tests/tools/process.hpp"
+
+namespace moe::test {
+namespace {
+
+using json::Json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Json report_of(std::vector<std::string> args, int exit_code) {
+  args.emplace_back("--format");
+  args.emplace_back("json");
+  const ProcessResult result = run_moe_bench(args);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  Json document = json::parse(result.out, "stdout");
+  EXPECT_EQ(json::describe(report::check_report(document)), "");
+  EXPECT_EQ(document.at("run").at("exit_code"), exit_code);
+  return document;
+}
+
+double value_of(const Json& report, const std::string& metric) {
+  return report.at("metrics").at(metric).at("value").get<double>();
+}
+
+TEST(Verify, PassesOnAGoldenCheckpoint) {
+  const Json report = report_of({"verify", checkpoint("qwen3moe-a")}, 0);
+  EXPECT_GT(value_of(report, "verify_tensors_compared"), 20.0);
+  EXPECT_EQ(value_of(report, "verify_tensors_wrong"), 0.0);
+}
+
+TEST(Verify, NamesTheFirstStageThatDiffers) {
+  // The golden file of a sibling with other rotation scaling: same shapes, other values.
+  const Json report = report_of({"verify", checkpoint("qwen3moe-a"), "--golden",
+                                 checkpoint("qwen3moe-yarn") + "/golden.safetensors"},
+                                6);
+  EXPECT_FALSE(report.at("validity").at("valid").get<bool>());
+  const Json finding = report.at("findings").at(0);
+  EXPECT_EQ(finding.at("code"), "verify.difference");
+  EXPECT_THAT(finding.at("message").get<std::string>(), HasSubstr("first difference: prompt"));
+}
+
+TEST(Verify, RefusesAMissingOrForeignGoldenFile) {
+  const ProcessResult missing =
+      run_moe_bench({"verify", checkpoint("qwen3moe-a"), "--golden", "/nowhere.safetensors"});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_EQ(count_lines(missing.err), 1);
+  const ProcessResult foreign =
+      run_moe_bench({"verify", checkpoint("qwen3moe-a"), "--golden",
+                     checkpoint("tinymoe-qwen3") + "/golden.safetensors"});
+  EXPECT_EQ(foreign.exit_code, 3) << foreign.err;
+  EXPECT_EQ(count_lines(foreign.err), 1);
+}
+
+TEST(Generate, WritesTheRecordedContinuations) {
+  const Json expected = json::parse_file(checkpoint("eval-text/expected.json"));
+  const Json& samples = expected.at("generations").at("tinymoe-qwen3");
+  ASSERT_FALSE(samples.empty());
+  for (const Json& sample : samples) {
+    const ProcessResult result =
+        run_moe_bench({"generate", checkpoint("tinymoe-qwen3"), "--prompt",
+                       sample.at("prompt").get<std::string>(), "-n", "64", "--ignore-eos", "-q"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, sample.at("text").get<std::string>() + "\n");
+  }
+}
+
+TEST(Generate, TakesTokenIds) {
+  const ProcessResult result = run_moe_bench({"generate", checkpoint("qwen3moe-a"), "--prompt-ids",
+                                              "5,6,7", "-n", "3", "--ignore-eos", "-q"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), ','), 2);
+}
+
+TEST(Generate, IsRepeatableForASeed) {
+  const auto text = [](const std::string& seed) {
+    return run_moe_bench({"generate", checkpoint("tinymoe-qwen3"), "-p", "The", "-n", "24",
+                          "--temperature", "1", "--top-k", "50", "--top-p", "0.9", "--seed", seed,
+                          "-q"})
+        .out;
+  };
+  EXPECT_EQ(text("1"), text("1"));
+  EXPECT_NE(text("1"), text("2"));
+}
+
+TEST(Generate, RefusesAPromptLongerThanTheContext) {
+  std::string prompt;
+  for (int i = 0; i < 3000; ++i) prompt += "word ";
+  const ProcessResult result =
+      run_moe_bench({"generate", checkpoint("tinymoe-qwen3"), "--prompt", prompt});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(count_lines(result.err), 1);
+  EXPECT_THAT(result.err, HasSubstr("1024"));
+  EXPECT_THAT(result.out, IsEmpty());
+}
+
+TEST(Generate, NeedsATokenizerForText) {
+  const ProcessResult result =
+      run_moe_bench({"generate", MOE_SOURCE_DIR "/tests/data/bad-checkpoints/control-qwen3",
+                     "--prompt", "Hello"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("tokenizer.json"));
+}
+
+TEST(Generate, RefusesTooLittleMemory) {
+  const ProcessResult result =
+      run_moe_bench({"generate", checkpoint("tinymoe-qwen3"), "-p", "The", "--max-memory", "1MB"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(count_lines(result.err), 1);
+  EXPECT_THAT(result.err, HasSubstr("not enough memory"));
+}
+
+TEST(Eval, ScoresAsRecorded) {
+  const Json expected = json::parse_file(checkpoint("eval-text/expected.json"))
+                            .at("models")
+                            .at("tinymoe-qwen3")
+                            .at("base_top4")
+                            .at("c");
+  const Json report = report_of({"eval", checkpoint("tinymoe-qwen3"), "--text", "c"}, 0);
+  const auto wanted = [&](const char* key) { return expected.at(key).get<double>(); };
+  EXPECT_EQ(value_of(report, "scored_tokens"), wanted("scored_tokens"));
+  EXPECT_EQ(value_of(report, "scored_bytes"), wanted("scored_bytes"));
+  EXPECT_NEAR(value_of(report, "perplexity"), wanted("perplexity"), 1e-3 * wanted("perplexity"));
+  EXPECT_NEAR(value_of(report, "bits_per_byte"), wanted("bits_per_byte"), 1e-3);
+}
+
+TEST(Eval, RefusesWhatIsNoText) {
+  const TempDir dir;
+  write_file(dir / "empty.txt", "");
+  write_file(dir / "latin.txt", "caf\xe9");
+  for (const char* name : {"empty.txt", "latin.txt", "missing.txt"}) {
+    const ProcessResult result =
+        run_moe_bench({"eval", checkpoint("tinymoe-qwen3"), "--text", (dir / name).string()});
+    EXPECT_EQ(result.exit_code, 3) << name;
+    EXPECT_EQ(count_lines(result.err), 1);
+    EXPECT_THAT(result.err, HasSubstr(name));
+  }
+}
+
+TEST(Inspect, CountsTheTrainedCheckpoint) {
+  const Json report = report_of({"inspect", checkpoint("tinymoe-qwen3")}, 0);
+  EXPECT_EQ(value_of(report, "parameters_total"), 8082240.0);
+  EXPECT_EQ(report.at("subject").at("num_experts"), 16);
+  EXPECT_THAT(report.at("subject").at("router").get<std::string>(), HasSubstr("top 4"));
+}
+
+TEST(Inspect, FindsCheckpointsThatComeWithTheToolkitByName) {
+  EXPECT_EQ(run_moe_bench({"inspect", "tinymoe-qwen3", "-q"}).exit_code, 0);
+  const ProcessResult result = run_moe_bench({"inspect", "no-such-checkpoint"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(count_lines(result.err), 1);
+  EXPECT_THAT(result.err, HasSubstr("no-such-checkpoint"));
+}
+
+TEST(Inspect, ListsWhatIsIgnored) {
+  const Json report = report_of({"inspect", checkpoint("dsv3-mtp")}, 0);
+  EXPECT_FALSE(report.at("tables").at("ignored_tensors").at("rows").empty());
+}
+
+TEST(Synth, MakesACheckpointThatRuns) {
+  const TempDir dir;
+  const std::string out = (dir / "model").string();
+  const Json report = report_of({"synth", checkpoint("qwen3moe-a") + "/config.json", "--out", out,
+                                 "--router-skew", "1", "--shard-size", "100kB"},
+                                0);
+  EXPECT_GT(value_of(report, "shards_written"), 1.0);
+  const Json inspected = report_of({"inspect", out}, 0);
+  EXPECT_EQ(value_of(inspected, "parameters_total"), value_of(report, "parameters_written"));
+  const ProcessResult ran = run_moe_bench({"run", out, "--batch", "2", "--prompt-tokens", "16",
+                                           "--output-tokens", "4", "--repeat", "1", "--no-limits"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+}
+
+TEST(Synth, CanLeaveLayersOut) {
+  const TempDir dir;
+  const std::string out = (dir / "model").string();
+  (void)report_of({"synth", checkpoint("qwen3moe-a"), "--out", out, "--layers", "1"}, 0);
+  EXPECT_EQ(report_of({"inspect", out}, 0).at("subject").at("num_hidden_layers"), 1);
+}
+
+TEST(Synth, WritesNothingIntoAFolderThatIsNotEmpty) {
+  const TempDir dir;
+  write_file(dir / "mine.txt", "mine");
+  const ProcessResult result =
+      run_moe_bench({"synth", checkpoint("qwen3moe-a"), "--out", dir.path().string()});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(count_lines(result.err), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+}
+
+TEST(Limits, MeasuresEveryLevelOfTheMachine) {
+  const Json report = report_of({"limits", "--time-per-figure", "2ms", "--threads", "2"}, 0);
+  EXPECT_GT(value_of(report, "dram_read_bytes_per_s.threads_1"), 1e8);
+  EXPECT_GT(value_of(report, "peak_flops_per_s.scalar.f32.f32.threads_1"), 1e6);
+  EXPECT_FALSE(report.at("tables").at("limits_peak").at("rows").empty());
+}
+
+}  // namespace
+}  // namespace moe::test

@@ -1,0 +1,255 @@
+// Goal: a benchmark run leaves one valid report, whatever happens to it. Method: the real binary on
+// small checkpoints, its JSON against the schema.
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/json/read.hpp"
+#include "lib/report/json_io.hpp"
+#include "lib/routing/trace.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "tests/tools/process.hpp"
+
+namespace moe::test {
+namespace {
+
+using json::Json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+Json parse_report(const std::string& text) {
+  Json document = json::parse(text, "stdout");
+  EXPECT_EQ(json::describe(report::check_report(document)), "");
+  return document;
+}
+
+std::vector<std::string> quick_run(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {
+      "run",        checkpoint("qwen3moe-a"), "--batch", "1,3",      "--prompt-tokens",
+      "8,20",       "--output-tokens",        "5",       "--repeat", "3",
+      "--no-limits"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+double value_of(const Json& report, const std::string& metric) {
+  return report.at("metrics").at(metric).at("value").get<double>();
+}
+
+bool has_finding(const Json& report, const std::string& code) {
+  for (const Json& finding : report.at("findings")) {
+    if (finding.at("code") == code) return true;
+  }
+  return false;
+}
+
+TEST(Run, WritesOneValidDocument) {
+  const ProcessResult result = run_moe_bench(quick_run({"--format", "json", "--raw-samples"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_TRUE(report.at("validity").at("valid").get<bool>());
+  EXPECT_FALSE(report.at("validity").at("partial").get<bool>());
+  EXPECT_EQ(report.at("run").at("exit_code"), 0);
+  EXPECT_EQ(report.at("subject").at("kind"), "checkpoint");
+  EXPECT_EQ(report.at("tables").at("latency").at("rows").size(), 4U);
+  // 4 points x 3 repetitions x 5 tokens
+  EXPECT_EQ(report.at("tables").at("samples").at("rows").size(), 60U);
+  EXPECT_EQ(report.at("metrics").at("ttft_s").at("distribution").at("count"), 3);
+  EXPECT_EQ(report.at("metrics")
+                .at("itl_s.batch_3.prompt_tokens_20.output_tokens_5")
+                .at("distribution")
+                .at("count"),
+            12);
+  for (const auto& [name, metric] : report.at("metrics").items()) {
+    EXPECT_THAT(metric.at("how").get<std::string>(), Not(IsEmpty())) << name;
+  }
+  EXPECT_TRUE(has_finding(report, "run.fixed_output_lengths"));
+  EXPECT_TRUE(has_finding(report, "run.no_chat_template"));
+}
+
+TEST(Run, KeepsItsOwnArithmetic) {
+  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  const std::string point = ".batch_3.prompt_tokens_20.output_tokens_5";
+  const auto mean = [&](const std::string& metric) {
+    return report.at("metrics").at(metric + point).at("distribution").at("mean").get<double>();
+  };
+  EXPECT_NEAR(mean("itl_batch_normalised_s") * 3.0, mean("tpot_s"), 1e-9);
+  EXPECT_NEAR(mean("ttft_s") + 4.0 * mean("tpot_s"), mean("e2el_s"), 1e-6);
+  EXPECT_NEAR(value_of(report, "input_tokens_per_s" + point),
+              4.0 * value_of(report, "output_tokens_per_s" + point), 1e-6);
+}
+
+TEST(Run, GivesTheSameTokensWhateverTheThreadsAndTheChunks) {
+  const auto hashes = [](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"--format", "json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const ProcessResult result = run_moe_bench(quick_run(args));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<std::string> found;
+    const Json notes = parse_report(result.out).at("tables").at("notes");
+    for (const Json& row : notes.at("rows")) found.push_back(row.back().get<std::string>());
+    return found;
+  };
+  const std::vector<std::string> one = hashes({"--threads", "1"});
+  EXPECT_EQ(one, hashes({"--threads", "2", "--chunk-tokens", "7"}));
+  EXPECT_EQ(one.size(), 4U);
+}
+
+TEST(Run, WritesEveryFormat) {
+  const TempDir dir;
+  std::vector<std::string> more = {"-q"};
+  for (const std::string ending : {"txt", "json", "md", "csv", "html", "xml", "prom"}) {
+    more.push_back("--output");
+    more.push_back((dir / ("report." + ending)).string());
+  }
+  const ProcessResult result = run_moe_bench(quick_run(more));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out, HasSubstr("Latency and throughput"));
+  (void)parse_report(read_file(dir / "report.json"));
+  EXPECT_THAT(read_file(dir / "report.html"), StartsWith("<!doctype html>"));
+  EXPECT_THAT(read_file(dir / "report.xml"), StartsWith("<?xml"));
+  EXPECT_THAT(read_file(dir / "report.prom"), HasSubstr("moekit_ttft_s"));
+  EXPECT_THAT(read_file(dir / "report.md"), HasSubstr("|"));
+  EXPECT_THAT(read_file(dir / "report.csv"), HasSubstr("latency"));
+}
+
+TEST(Run, ShowsPointsThatDoNotFitAsRows) {
+  const ProcessResult result = run_moe_bench(
+      {"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8,1000000",
+       "--output-tokens", "3", "--repeat", "1", "--no-limits", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json rows = parse_report(result.out).at("tables").at("notes").at("rows");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows.at(0).at(4), "measured");
+  EXPECT_EQ(rows.at(1).at(4), "skipped");
+  EXPECT_THAT(rows.at(1).at(5).get<std::string>(), HasSubstr("context"));
+}
+
+TEST(Run, WarnsOfIdenticalPrompts) {
+  const ProcessResult result =
+      run_moe_bench({"run", checkpoint("tinymoe-qwen3"), "--batch", "8", "--prompt-tokens", "16",
+                     "--output-tokens", "8", "--repeat", "2", "--no-limits", "--prompts", "repeat",
+                     "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_TRUE(has_finding(report, "prompts.identical"));
+  EXPECT_THAT(result.err, HasSubstr("collapses routing"));
+  // Eight requests with one prompt touch what one token touches: top_k experts.
+  EXPECT_NEAR(value_of(report, "decode_distinct_experts"), 4.0, 1e-9);
+}
+
+TEST(Run, TopKChangesTheExpertsThatWork) {
+  const ProcessResult result = run_moe_bench(
+      {"run", checkpoint("tinymoe-qwen3"), "--batch", "1", "--prompt-tokens", "16",
+       "--output-tokens", "4", "--repeat", "1", "--no-limits", "--top-k", "2", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_NEAR(value_of(report, "decode_distinct_experts"), 2.0, 1e-9);
+  EXPECT_EQ(report.at("settings").at("experts_per_token"), 2);
+}
+
+TEST(Run, ConvertsWeightsOnRequest) {
+  const ProcessResult result = run_moe_bench(quick_run({"--dtype", "f32", "--format", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_report(result.out).at("settings").at("dtype"), "f32");
+}
+
+TEST(Run, MeasuresItselfAgainstTheMachine) {
+  const ProcessResult result =
+      run_moe_bench({"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8",
+                     "--output-tokens", "4", "--repeat", "1", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_GT(value_of(report, "decode_read_limit_ratio"), 0.0);
+  EXPECT_GT(value_of(report, "prefill_flops_limit_ratio"), 0.0);
+  EXPECT_FALSE(report.at("tables").at("limits_bandwidth").at("rows").empty());
+}
+
+TEST(Run, DumpsARoutingTraceThatAgreesWithItsCounts) {
+  const TempDir dir;
+  const std::string file = (dir / "trace.safetensors").string();
+  const ProcessResult result =
+      run_moe_bench(quick_run({"--dump-routing", file, "--format", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  const routing::Trace trace = routing::read_trace(file);
+  EXPECT_EQ(trace.info.model, "qwen3moe-a");
+  const auto prefill = trace.expert_counts(routing::Phase::kPrefill);
+  const auto decode = trace.expert_counts(routing::Phase::kDecode);
+  for (const Json& row : report.at("tables").at("routing_expert_load").at("rows")) {
+    const auto layer = row.at(0).get<std::size_t>();
+    const auto expert = row.at(1).get<std::size_t>();
+    EXPECT_EQ(prefill.at(layer).at(expert), row.at(2).get<std::int64_t>());
+    EXPECT_EQ(decode.at(layer).at(expert), row.at(3).get<std::int64_t>());
+  }
+  EXPECT_EQ(*std::max_element(trace.request.begin(), trace.request.end()), 3 * (1 + 1 + 3 + 3) - 1);
+}
+
+TEST(Run, InterruptedLeavesAPartialValidReport) {
+  const TempDir dir;
+  const std::string file = (dir / "report.json").string();
+  const std::string trace = (dir / "trace.safetensors").string();
+  ProcessOptions options;
+  options.interrupt_after_s = 4.0;
+  const ProcessResult result =
+      run_moe_bench({"run", checkpoint("tinymoe-qwen3"), "--batch", "1,2", "--prompt-tokens", "8",
+                     "--output-tokens", "8", "--repeat", "100000", "--max-time", "1h",
+                     "--no-limits", "-o", file, "--dump-routing", trace, "--format", "none"},
+                    options);
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  const Json report = parse_report(read_file(file));
+  EXPECT_TRUE(report.at("validity").at("valid").get<bool>());
+  EXPECT_TRUE(report.at("validity").at("partial").get<bool>());
+  EXPECT_EQ(report.at("run").at("exit_code"), 5);
+  const Json rows = report.at("tables").at("notes").at("rows");
+  EXPECT_EQ(rows.at(0).at(4), "measured");
+  EXPECT_EQ(rows.at(1).at(4), "not run");
+  EXPECT_GT(routing::read_trace(trace).num_rows(), 0);
+}
+
+TEST(Run, ASecondInterruptEndsAtOnceAndLeavesNoReport) {
+  const TempDir dir;
+  const std::string file = (dir / "report.json").string();
+  ProcessOptions options;
+  options.interrupt_after_s = 3.0;
+  options.num_interrupts = 2;
+  const ProcessResult result = run_moe_bench(
+      {"run", checkpoint("tinymoe-qwen3"), "--batch", "32", "--prompt-tokens", "960",
+       "--output-tokens", "8", "--repeat", "100000", "--max-time", "1h", "--no-limits", "-o", file},
+      options);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(Run, RequiredChecksThatWereNotMeasuredCloseTheGate) {
+  const ProcessResult result =
+      run_moe_bench(quick_run({"--require", "spec.speedup", "--format", "json"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(parse_report(result.out).at("run").at("exit_code"), 1);
+  EXPECT_THAT(result.err, HasSubstr("spec.speedup"));
+}
+
+TEST(Run, StopsWhenTheIntervalIsNarrowOrTheTimeIsUp) {
+  const ProcessResult result = run_moe_bench(
+      {"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8", "--output-tokens",
+       "4", "--until-ci", "0.0001%", "--max-time", "500ms", "--no-limits", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_TRUE(has_finding(report, "run.not_converged"));
+  EXPECT_THAT(report.at("tables").at("notes").at("rows").at(0).at(5).get<std::string>(),
+              HasSubstr("time budget"));
+}
+
+}  // namespace
+}  // namespace moe::test
