@@ -13,6 +13,7 @@
 #include "lib/base/int_math.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/expected_tensors.hpp"
+#include "lib/model/model_slots.hpp"
 #include "lib/model/printable.hpp"
 #include "lib/model/tensor_files.hpp"
 #include "lib/model/value_scan.hpp"
@@ -102,10 +103,6 @@ class Binder {
     }
   }
 
-  LayerView& layer_of(const ExpectedTensor& expected) {
-    return model_.layers[static_cast<std::size_t>(expected.layer)];
-  }
-
   void bind_plain(const ExpectedTensor& expected) {
     if (expected.slot == Slot::kEmbedding) {
       model_.embedding = rows_at_least(expected);
@@ -115,13 +112,14 @@ class Binder {
     require_float(tensor);
     if (options_.scan_values) require_finite(tensor, files_.file_of(tensor.name).path());
     if (expected.slot == Slot::kRouter) {
-      layer_of(expected).router = plain_matrix(tensor, expected.shape[0], expected.shape[1]);
+      layer_at(model_, expected).router =
+          plain_matrix(tensor, expected.shape[0], expected.shape[1]);
     } else if (expected.slot == Slot::kExpertsGateUpBias) {
       set_expert_biases(expected, tensor);
     } else if (expected.slot == Slot::kExpertsDownBias) {
       set_expert_biases(expected, tensor);
     } else {
-      VectorView& view = vector_slot(expected);
+      VectorView& view = vector_at(model_, expected);
       view = {std::string(tensor.name), tensor.dtype, *tensor.shape.num_elements(),
               tensor.bytes.data(), 1};
     }
@@ -170,7 +168,7 @@ class Binder {
     } else {
       require_float(tensor);
     }
-    matrix_slot(expected) = std::move(view);
+    matrix_at(model_, expected) = std::move(view);
   }
 
   // The scales of an FP8 tensor as f32, in whichever file they are.
@@ -204,8 +202,9 @@ class Binder {
     view.block_cols = config_.quant.block_cols;
     view.scale_row_stride = div_ceil(view.cols, view.block_cols);
     // May be unaligned: the address is computed in bytes.
-    view.fp8_scales = reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(scales.data) + first_block_row * view.scale_row_stride *
-                                                         static_cast<std::int64_t>(sizeof(float)));
+    view.fp8_scales = reinterpret_cast<const float*>(
+        reinterpret_cast<const std::byte*>(scales.data) +
+        first_block_row * view.scale_row_stride * static_cast<std::int64_t>(sizeof(float)));
   }
 
   // All experts of a layer in one tensor.
@@ -235,7 +234,7 @@ class Binder {
       }
     }
     const std::int64_t element_bytes = dtype_bits(tensor.dtype) / 8;
-    std::vector<FfnView>& views = expert_views(expected, experts);
+    std::vector<FfnView>& views = experts_at(model_, expected);
     for (std::int64_t expert = 0; expert < experts; ++expert) {
       MatrixView whole = plain_matrix(tensor, rows, cols);
       whole.data += expert * rows * cols * element_bytes;
@@ -288,7 +287,7 @@ class Binder {
     }
     if (options_.scan_values) require_mxfp4_scales(scales, files_.file_of(scales.name).path());
     const bool is_gate_up = expected.slot == Slot::kExpertsGateUp;
-    std::vector<FfnView>& views = expert_views(expected, experts);
+    std::vector<FfnView>& views = experts_at(model_, expected);
     for (std::int64_t expert = 0; expert < experts; ++expert) {
       MatrixView whole;
       whole.name = data.name;
@@ -317,18 +316,12 @@ class Binder {
     }
   }
 
-  std::vector<FfnView>& expert_views(const ExpectedTensor& expected, std::int64_t experts) {
-    std::vector<FfnView>& views = layer_of(expected).experts;
-    views.resize(static_cast<std::size_t>(experts));
-    return views;
-  }
-
   // gate_up_proj_bias [experts, 2I]: even entries gate, odd up. down_proj_bias [experts, H].
   void set_expert_biases(const ExpectedTensor& expected, const TensorRef& tensor) {
     const std::int64_t experts = expected.shape[0];
     const std::int64_t width = expected.shape[1];
     const std::int64_t element_bytes = dtype_bits(tensor.dtype) / 8;
-    std::vector<FfnView>& views = expert_views(expected, experts);
+    std::vector<FfnView>& views = experts_at(model_, expected);
     for (std::int64_t expert = 0; expert < experts; ++expert) {
       FfnView& view = views[static_cast<std::size_t>(expert)];
       const std::byte* row = tensor.bytes.data() + expert * width * element_bytes;
@@ -341,9 +334,6 @@ class Binder {
       }
     }
   }
-
-  MatrixView& matrix_slot(const ExpectedTensor& expected);
-  VectorView& vector_slot(const ExpectedTensor& expected);
 
   // Tied embeddings: the head is the embedding. An lm_head that is there all the same is compared.
   void bind_head() {
@@ -395,98 +385,6 @@ class Binder {
   const BindOptions& options_;
   std::unordered_set<std::string_view> used_;
 };
-
-MatrixView& Binder::matrix_slot(const ExpectedTensor& expected) {
-  if (expected.slot == Slot::kLmHead) return model_.lm_head;
-  LayerView& layer = layer_of(expected);
-  AttentionView& attention = layer.attention;
-  const auto expert = [&]() -> FfnView& {
-    return expert_views(expected,
-                        config_.moe.num_experts)[static_cast<std::size_t>(expected.expert)];
-  };
-  switch (expected.slot) {
-    case Slot::kQ:
-      return attention.q;
-    case Slot::kK:
-      return attention.k;
-    case Slot::kV:
-      return attention.v;
-    case Slot::kO:
-      return attention.o;
-    case Slot::kQA:
-      return attention.q_a;
-    case Slot::kQB:
-      return attention.q_b;
-    case Slot::kKvA:
-      return attention.kv_a;
-    case Slot::kKvB:
-      return attention.kv_b;
-    case Slot::kDenseGate:
-      return layer.dense.gate;
-    case Slot::kDenseUp:
-      return layer.dense.up;
-    case Slot::kDenseDown:
-      return layer.dense.down;
-    case Slot::kExpertGate:
-      return expert().gate;
-    case Slot::kExpertUp:
-      return expert().up;
-    case Slot::kExpertDown:
-      return expert().down;
-    case Slot::kSharedGate:
-      return layer.shared.gate;
-    case Slot::kSharedUp:
-      return layer.shared.up;
-    case Slot::kSharedDown:
-      return layer.shared.down;
-    default:
-      MOE_CHECK(false);
-  }
-}
-
-VectorView& Binder::vector_slot(const ExpectedTensor& expected) {
-  if (expected.slot == Slot::kFinalNorm) return model_.final_norm.weight;
-  if (expected.slot == Slot::kFinalNormBias) return model_.final_norm.bias;
-  if (expected.slot == Slot::kLmHeadBias) return model_.lm_head_bias;
-  LayerView& layer = layer_of(expected);
-  AttentionView& attention = layer.attention;
-  switch (expected.slot) {
-    case Slot::kInputNorm:
-      return layer.input_norm.weight;
-    case Slot::kInputNormBias:
-      return layer.input_norm.bias;
-    case Slot::kPostAttentionNorm:
-      return layer.post_attention_norm.weight;
-    case Slot::kPostAttentionNormBias:
-      return layer.post_attention_norm.bias;
-    case Slot::kQBias:
-      return attention.q_bias;
-    case Slot::kKBias:
-      return attention.k_bias;
-    case Slot::kVBias:
-      return attention.v_bias;
-    case Slot::kOBias:
-      return attention.o_bias;
-    case Slot::kQNorm:
-      return attention.q_norm;
-    case Slot::kKNorm:
-      return attention.k_norm;
-    case Slot::kSinks:
-      return attention.sinks;
-    case Slot::kQANorm:
-      return attention.q_a_norm;
-    case Slot::kKvANorm:
-      return attention.kv_a_norm;
-    case Slot::kRouterBias:
-      return layer.router_bias;
-    case Slot::kCorrectionBias:
-      return layer.correction_bias;
-    case Slot::kSharedExpertGate:
-      return layer.shared_gate;
-    default:
-      MOE_CHECK(false);
-  }
-}
 
 }  // namespace
 
