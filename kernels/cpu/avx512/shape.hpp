@@ -18,7 +18,9 @@ struct Avx512Shape {
     return rows * panels >= 20;
   }
   [[nodiscard]] static constexpr bool forgets_between_panels(int, int) noexcept { return false; }
-  [[nodiscard]] static constexpr bool has_spare(int, int) noexcept { return true; }
+  [[nodiscard]] static constexpr bool has_spare(int rows, int panels) noexcept {
+    return rows * panels < 24;
+  }
   // Four panels share a loaded activation, and decoding plain formats is one instruction per 24
   // multiply-adds: no staging. fp8 and mxfp4 are decoded once per block of rows.
   static constexpr int kStageRows = 1 << 30;

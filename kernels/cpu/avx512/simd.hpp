@@ -102,9 +102,10 @@ struct Avx512 : Avx512Shape {
   [[gnu::always_inline]] static V load_bf16_even(const std::byte* at) noexcept {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(at), 16))};
   }
-  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, bool) noexcept {
-    return {
-        _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(at), _mm512_set1_epi32(-65536)))};
+  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, bool has_spare) noexcept {
+    const __m512i pairs = _mm512_loadu_si512(at);
+    return {_mm512_castsi512_ps(has_spare ? _mm512_and_si512(pairs, _mm512_set1_epi32(-65536))
+                                          : _mm512_slli_epi32(_mm512_srli_epi32(pairs, 16), 16))};
   }
   [[gnu::always_inline]] static V load_bf16(const std::uint16_t* at) noexcept {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(at)), 16))};
