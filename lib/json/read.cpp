@@ -1,5 +1,6 @@
 #include "lib/json/read.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::json {
 namespace {
@@ -42,7 +44,8 @@ class StrictBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(string_t& name) {
-    if (!stack_.back().keys.insert(name).second) fail(fmt::format("duplicate key \"{}\"", name));
+    if (!stack_.back().keys.insert(name).second)
+      fail(fmt::format("duplicate key \"{}\"", printable(name)));
     stack_.back().key = std::move(name);
     return true;
   }
@@ -51,7 +54,7 @@ class StrictBuilder {
     std::string reason = error.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 5: ..." -> the part in words.
     if (const auto at = reason.find("] "); at != std::string::npos) reason = reason.substr(at + 2);
-    fail(fmt::format("not valid JSON at byte {}: {}", position, reason));
+    fail(fmt::format("not valid JSON at byte {}: {}", position, printable(reason)));
   }
 
   [[nodiscard]] Json take() { return std::move(root_); }
@@ -134,6 +137,13 @@ Json parse(std::string_view text, const std::string& where, const ReadLimits& li
                                                text.size(), limits.max_bytes));
   }
   if (text.empty()) throw Error(ErrorCode::kInput, fmt::format("{}: the file is empty", where));
+  // The parser takes a zero byte for the end of its input and checks UTF-8 inside strings only.
+  if (const std::size_t at = std::min(first_invalid_utf8(text), text.find('\0'));
+      at < text.size()) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: expected UTF-8 text, found byte 0x{:02x} at offset {}", where,
+                            static_cast<unsigned char>(text[at]), at));
+  }
   StrictBuilder builder(where, limits);
   if (limits.allow_infinity_literal) {
     const std::string quoted = quote_infinity(text);

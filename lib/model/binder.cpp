@@ -11,10 +11,10 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/expected_tensors.hpp"
 #include "lib/model/model_slots.hpp"
-#include "lib/model/printable.hpp"
 #include "lib/model/tensor_files.hpp"
 #include "lib/model/value_scan.hpp"
 

@@ -10,9 +10,9 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/model/config_parts.hpp"
-#include "lib/model/printable.hpp"
 #include "lib/model/tensor_files.hpp"
 #include "lib/model/text_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::model {
 namespace {

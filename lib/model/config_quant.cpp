@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/text.hpp"
 #include "lib/model/config_parts.hpp"
-#include "lib/model/printable.hpp"
 
 namespace moe::model {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::model {
 namespace {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "lib/base/text.hpp"
 #include "lib/model/config_parts.hpp"
-#include "lib/model/printable.hpp"
 
 namespace moe::model {
 namespace {

@@ -10,7 +10,7 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::model {
 namespace {

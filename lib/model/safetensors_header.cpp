@@ -11,7 +11,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/safetensors.hpp"
 #include "lib/model/text_file.hpp"
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/model/config_reader.hpp"
-#include "lib/model/printable.hpp"
 #include "lib/model/safetensors.hpp"
 #include "lib/model/text_file.hpp"
 

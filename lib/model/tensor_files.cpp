@@ -8,7 +8,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/shard_index.hpp"
 #include "lib/model/text_file.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::model {
 

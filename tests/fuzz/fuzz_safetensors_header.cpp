@@ -7,7 +7,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -77,10 +77,17 @@ TEST(Parse, RefusesNumbersBeyondADouble) {
 }
 
 TEST(Parse, RefusesTextThatIsNotUtf8) {
-  EXPECT_THAT(refusal("\"\xff\""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(refusal("\"\xc0\xaf\""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(refusal("\"\xed\xa0\x80\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal("\"\xff\""), HasSubstr("expected UTF-8"));
+  EXPECT_THAT(refusal("\"\xc0\xaf\""), HasSubstr("expected UTF-8"));
+  EXPECT_THAT(refusal("\"\xed\xa0\x80\""), HasSubstr("expected UTF-8"));
   EXPECT_EQ(parse("\"\xe4\xb8\xad\"", "x"), "\xe4\xb8\xad");
+}
+
+TEST(Parse, RefusesAZeroByteAnywhere) {
+  using namespace std::string_literals;
+  for (const std::string& text : {"{\"a\": 1}\0{"s, "{\0\"a\": 1}"s, "{\"a\": \"b\0c\"}"s}) {
+    EXPECT_THROW(static_cast<void>(parse(text, "x.json")), Error) << text;
+  }
 }
 
 TEST(Parse, BoundsTheDepth) {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/bound_model.hpp"
-#include "lib/model/printable.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace moe::model {

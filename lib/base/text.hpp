@@ -6,14 +6,13 @@
 #include <string>
 #include <string_view>
 
-namespace moe::model {
+namespace moe {
 
 // Control characters and bytes that are not UTF-8 become \xNN; more than 300 bytes are cut and
-// marked
-// "...".
+// marked "...".
 [[nodiscard]] std::string printable(std::string_view text);
 
 // Position of the first byte that is not part of well-formed UTF-8; text.size() when all is.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text);
 
-}  // namespace moe::model
+}  // namespace moe

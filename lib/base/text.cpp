@@ -1,9 +1,9 @@
-#include "lib/model/printable.hpp"
+#include "lib/base/text.hpp"
 
 #include <cstdint>
 #include <cstring>
 
-namespace moe::model {
+namespace moe {
 namespace {
 
 // Bytes of the well-formed UTF-8 sequence at the start of `text` (table 3-7 of the Unicode
@@ -72,4 +72,4 @@ std::size_t first_invalid_utf8(std::string_view text) {
   return at;
 }
 
-}  // namespace moe::model
+}  // namespace moe
