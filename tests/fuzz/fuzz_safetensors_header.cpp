@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const moe::Error& error) {
     const std::string_view message = error.what();
     MOE_CHECK(message.find('\n') == std::string_view::npos);
-    MOE_CHECK(first_invalid_utf8(message) == message.size());
+    MOE_CHECK(moe::first_invalid_utf8(message) == message.size());
   }
   return 0;
 }
