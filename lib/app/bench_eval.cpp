@@ -65,7 +65,7 @@ Text read_text(const EvalArgs& args, const model::Tokenizer& tokenizer) {
   }
   const std::string_view view(reinterpret_cast<const char*>(map.bytes().data()),
                               map.bytes().size());
-  text.ids = tokenizer.encode(view, false);
+  text.ids = encode_file_text(tokenizer, view, text.file);
   if (text.ids.size() < 2) {
     throw Error(ErrorCode::kInput, fmt::format("{}: expected text of two tokens or more, found {}",
                                                text.file.string(), text.ids.size()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,19 @@ std::string with_layers(json::Json config, std::int64_t num_layers,
                               (key == "layer_types" || key == "moe_layer_freq");
     if (!is_per_layer) continue;
     while (static_cast<std::int64_t>(value.size()) > num_layers) value.erase(value.size() - 1);
+  }
+  // Lists and counts of layers that must not name one that is gone.
+  if (config.contains("mlp_only_layers") && config.at("mlp_only_layers").is_array()) {
+    json::Json kept = json::Json::array();
+    for (const json::Json& layer : config.at("mlp_only_layers")) {
+      if (layer.is_number_integer() && layer.get<std::int64_t>() < num_layers)
+        kept.push_back(layer);
+    }
+    config["mlp_only_layers"] = std::move(kept);
+  }
+  const char* kDense = "first_k_dense_replace";
+  if (config.contains(kDense) && config.at(kDense).is_number_integer()) {
+    config[kDense] = std::min(config.at(kDense).get<std::int64_t>(), num_layers);
   }
   return json::dump(config, file.string());
 }

@@ -56,6 +56,15 @@ model::Tokenizer require_tokenizer(const std::filesystem::path& directory,
   return *std::move(tokenizer);
 }
 
+std::vector<std::int32_t> encode_file_text(const model::Tokenizer& tokenizer, std::string_view text,
+                                           const std::filesystem::path& file) {
+  try {
+    return tokenizer.encode(text, false);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", file.string(), error.what()));
+  }
+}
+
 std::vector<std::string> unused_generation_settings(const std::filesystem::path& directory) {
   const auto file = model::checkpoint_file(directory, "generation_config.json");
   if (!file) return {};

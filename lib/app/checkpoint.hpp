@@ -2,9 +2,11 @@
 
 // Opening what a command was pointed at.
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/model/bound_model.hpp"
@@ -25,6 +27,11 @@ namespace moe::app {
 [[nodiscard]] model::Tokenizer require_tokenizer(const std::filesystem::path& directory,
                                                  const model::BoundModel& model,
                                                  const std::string& what);
+
+// The token ids of a text, without special tokens; messages start with the file's name.
+[[nodiscard]] std::vector<std::int32_t> encode_file_text(const model::Tokenizer& tokenizer,
+                                                         std::string_view text,
+                                                         const std::filesystem::path& file);
 
 // Keys of generation_config.json that would change what is sampled, such as temperature; the
 // engine is told by options alone, so a report lists what was found and not used.

@@ -64,6 +64,14 @@ struct CommandLine::Impl {
     return nullptr;
   }
 
+  [[nodiscard]] std::string command_names() const {
+    std::string names;
+    for (const std::unique_ptr<Command>& command : commands) {
+      names += (names.empty() ? "" : ", ") + command->name;
+    }
+    return names;
+  }
+
   [[nodiscard]] std::string help() const {
     std::string out = fmt::format("{}\n\nUsage: {} COMMAND [options]\n\nCommands:\n",
                                   app.get_description(), tool);
@@ -132,6 +140,11 @@ int CommandLine::run(int argc, const char* const* argv) {
     return kExitOk;
   } catch (const CLI::Error& error) {
     const Command* command = impl_->chosen();
+    const bool is_unknown_command = command == nullptr && argc > 1 && argv[1][0] != '-';
+    if (is_unknown_command) {
+      throw Error(ErrorCode::kUsage, fmt::format("unknown command \"{}\"; the commands are {}",
+                                                 argv[1], impl_->command_names()));
+    }
     const std::string where = command == nullptr ? "" : ' ' + command->name;
     throw Error(ErrorCode::kUsage,
                 fmt::format("{}; see {}{} --help", error.what(), impl_->tool, where));
@@ -143,7 +156,8 @@ int CommandLine::run(int argc, const char* const* argv) {
   }
   const Command* command = impl_->chosen();
   if (command == nullptr) {
-    throw Error(ErrorCode::kUsage, fmt::format("expected a command; see {} --help", impl_->tool));
+    throw Error(ErrorCode::kUsage, fmt::format("expected a command ({}); see {} --help",
+                                               impl_->command_names(), impl_->tool));
   }
   return command->run();
 }

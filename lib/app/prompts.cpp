@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/app/checkpoint.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
@@ -31,7 +32,7 @@ std::vector<std::int32_t> tokens_of_file(const std::filesystem::path& file,
   };
   while (length > 0 && length < bytes.size() && is_continuation(length)) --length;
   std::vector<std::int32_t> tokens;
-  if (length > 0) tokens = tokenizer.encode(std::string_view(data, length), false);
+  if (length > 0) tokens = encode_file_text(tokenizer, std::string_view(data, length), file);
   if (tokens.empty()) {
     throw Error(ErrorCode::kInput, fmt::format("{}: expected text, found none", file.string()));
   }

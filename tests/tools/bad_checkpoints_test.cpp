@@ -82,8 +82,8 @@ TEST_P(BadCheckpoint, EndsAsExpected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BadCheckpoint, ::testing::ValuesIn(case_names()),
-                         [](const ::testing::TestParamInfo<std::string>& info) {
-                           std::string name = info.param;
+                         [](const ::testing::TestParamInfo<std::string>& tested) {
+                           std::string name = tested.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

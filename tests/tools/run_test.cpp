@@ -243,7 +243,7 @@ TEST(Run, RequiredChecksThatWereNotMeasuredCloseTheGate) {
 TEST(Run, StopsWhenTheIntervalIsNarrowOrTheTimeIsUp) {
   const ProcessResult result = run_moe_bench(
       {"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8", "--output-tokens",
-       "4", "--until-ci", "0.0001%", "--max-time", "500ms", "--no-limits", "--format", "json"});
+       "4", "--until-ci", "0.0001%", "--max-time", "100ms", "--no-limits", "--format", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json report = parse_report(result.out);
   EXPECT_TRUE(has_finding(report, "run.not_converged"));
