@@ -128,6 +128,9 @@ int run_eval(const EvalArgs& args, const ToolContext& context) {
                             args.window_tokens, model.config.max_position_embeddings));
   }
   const model::Tokenizer tokenizer = require_tokenizer(directory, model, "eval");
+  for (const std::string& warning : tokenizer.warnings()) {
+    session.add_finding("tokenizer.warning", report::Severity::kWarning, warning, "");
+  }
   const Text text = read_text(args, tokenizer);
   EngineSetup setup = resolve_engine(args.engine, model);
   setup.options.max_sequences = 1;

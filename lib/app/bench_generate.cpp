@@ -155,6 +155,9 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
   const model::BoundModel model = model::bind_checkpoint(directory);
   const Prompt prompt = read_prompt(args, directory, model);
+  if (prompt.tokenizer && !output.is_quiet) {
+    for (const std::string& warning : prompt.tokenizer->warnings()) print_warning(context, warning);
+  }
   EngineSetup setup = resolve_engine(args.engine, model);
   set_context(args, prompt.ids.size(), model.config, setup.options);
   check_fits(model, setup.options);

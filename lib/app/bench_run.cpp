@@ -95,7 +95,12 @@ std::optional<model::Tokenizer> tokenizer_for(const RunArgs& args,
                                               ReportSession& session) {
   if (args.prompts == "random") return std::nullopt;
   try {
-    return load_tokenizer(directory, model);
+    std::optional<model::Tokenizer> tokenizer = load_tokenizer(directory, model);
+    if (!tokenizer) return std::nullopt;
+    for (const std::string& warning : tokenizer->warnings()) {
+      session.add_finding("tokenizer.warning", report::Severity::kWarning, warning, "");
+    }
+    return tokenizer;
   } catch (const Error& error) {
     if (args.prompts != "auto" && args.prompts != "repeat") throw;
     session.add_finding(

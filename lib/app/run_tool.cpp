@@ -1,5 +1,6 @@
 #include "lib/app/run_tool.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -22,11 +23,11 @@ constexpr std::string_view kReportIt =
 
 // Signal handlers can reach nothing but statics. Set once by run_tool before they are installed.
 Interrupt g_interrupt;
-volatile std::sig_atomic_t g_num_signals = 0;
+std::atomic<int> g_num_signals{0};
+static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 
 extern "C" void on_stop_signal(int /*signal*/) {
-  g_num_signals = g_num_signals + 1;
-  if (g_num_signals > 1) ::_exit(kExitSecondSignal);
+  if (g_num_signals.fetch_add(1) > 0) ::_exit(kExitSecondSignal);
   g_interrupt.request();
 }
 

@@ -90,10 +90,9 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
         (options.interrupt_after_s > 0.0 && elapsed_s >= options.interrupt_after_s) ||
         (options.interrupt_when && options.interrupt_when(result.err));
     if (is_due && !is_interrupted) {
-      for (int i = 0; i < options.num_interrupts; ++i) {
-        ::kill(child, SIGINT);
-        ::usleep(20000);
-      }
+      // Two different signals: equal ones may merge while they wait.
+      ::kill(child, SIGINT);
+      if (options.interrupts_twice) ::kill(child, SIGTERM);
       is_interrupted = true;
     }
     if (elapsed_s > options.timeout_s) ::kill(child, SIGKILL);

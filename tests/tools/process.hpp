@@ -13,7 +13,7 @@ struct ProcessOptions {
   // Called with everything on stderr so far whenever more arrives; true sends SIGINT, once.
   std::function<bool(const std::string&)> interrupt_when;
   double interrupt_after_s = 0.0;    // 0: never
-  int num_interrupts = 1;            // signals sent in a row, a moment apart
+  bool interrupts_twice = false;     // SIGINT, then SIGTERM at once
   bool closes_stdout_early = false;  // the reader goes away after the first bytes
   double timeout_s = 240.0;          // then killed, which fails the test
 };

@@ -223,7 +223,7 @@ TEST(Run, ASecondInterruptEndsAtOnceAndLeavesNoReport) {
   const std::string file = (dir / "report.json").string();
   ProcessOptions options;
   options.interrupt_after_s = 3.0;
-  options.num_interrupts = 2;
+  options.interrupts_twice = true;
   const ProcessResult result = run_moe_bench(
       {"run", checkpoint("tinymoe-qwen3"), "--batch", "32", "--prompt-tokens", "960",
        "--output-tokens", "8", "--repeat", "100000", "--max-time", "1h", "--no-limits", "-o", file},
