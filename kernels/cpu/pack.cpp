@@ -103,8 +103,7 @@ std::int64_t panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t bl
 }
 
 void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept {
-  std::memset(out, 0,
-              static_cast<std::size_t>(panel_bytes(source.format, source.cols, source.block_cols)));
+  std::fill_n(out, panel_bytes(source.format, source.cols, source.block_cols), std::byte{0});
   switch (source.format) {
     case WeightFormat::kF32:
       return pack_plain<std::uint32_t>(source, panel_idx, 1, out);
