@@ -1,6 +1,7 @@
 #include "lib/model/tensor_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <system_error>
 
@@ -8,7 +9,9 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/file_map.hpp"
 #include "lib/base/text.hpp"
+#include "lib/model/gguf_header.hpp"
 #include "lib/model/shard_index.hpp"
 #include "lib/model/text_file.hpp"
 
@@ -77,6 +80,21 @@ void check_shard_numbers(const fs::path& directory, const std::vector<std::strin
   }
 }
 
+// A broken GGUF file is refused for what is broken in it, so that nobody converts it in vain.
+[[noreturn]] void refuse_gguf(const fs::path& path) {
+  constexpr std::array<std::string_view, 11> kArchitectures = {
+      "llama",   "olmoe",      "qwen2moe", "qwen3moe", "deepseek2", "gpt-oss",
+      "glm4moe", "granitemoe", "phimoe",   "dbrx",     "llama4"};
+  const FileMap file(path);
+  const GgufHeader header = parse_gguf_header(file.bytes(), path.string());
+  if (std::ranges::find(kArchitectures, header.architecture) == kArchitectures.end()) {
+    fail(path.string(),
+         fmt::format("general.architecture \"{}\" is not supported", header.architecture));
+  }
+  fail(path.string(),
+       "GGUF weights are not read; give a directory with config.json and .safetensors files");
+}
+
 // Names files of other formats and what to do about them; returns when there are none.
 void refuse_foreign_files(const fs::path& directory, const std::vector<std::string>& names) {
   const auto first_with = [&](std::initializer_list<std::string_view> endings) -> std::string {
@@ -87,10 +105,7 @@ void refuse_foreign_files(const fs::path& directory, const std::vector<std::stri
     }
     return {};
   };
-  if (const auto name = first_with({".gguf"}); !name.empty()) {
-    fail((directory / name).string(),
-         "GGUF files are not read; give a directory with config.json and .safetensors files");
-  }
+  if (const auto name = first_with({".gguf"}); !name.empty()) refuse_gguf(directory / name);
   if (const auto name = first_with({".bin", ".pt", ".pth", ".ckpt", ".pkl"}); !name.empty()) {
     fail((directory / name).string(),
          "a pickle can run code and is never opened; convert the checkpoint to safetensors "
