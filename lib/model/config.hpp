@@ -27,8 +27,7 @@ enum class Family : std::uint8_t {
   kQwen3,  // dense, a draft model
 };
 
-// ---- router
-// -------------------------------------------------------------------------------------------------------
+// ---- router ----
 
 enum class ScoreFunction : std::uint8_t {
   kSoftmax,  // over all experts, in f32
@@ -57,8 +56,7 @@ struct RouterRule {
   double sparsemixer_eps = 0.0;      // router_jitter_noise
 };
 
-// ---- attention
-// ----------------------------------------------------------------------------------------------------
+// ---- attention ----
 
 enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn, kLongrope };
 enum class RopeStyle : std::uint8_t {
@@ -115,8 +113,7 @@ struct AttentionConfig {
   RopeConfig rope;
 };
 
-// ---- feed-forward
-// -------------------------------------------------------------------------------------------------
+// ---- feed-forward ----
 
 enum class Activation : std::uint8_t {
   kSiluGlu,    // silu(gate) * up
@@ -139,8 +136,7 @@ struct LayerConfig {
   std::int32_t window = 0;  // sliding window W: query i sees keys j with 0 <= i - j < W; 0: all
 };
 
-// ---- quantisation
-// -------------------------------------------------------------------------------------------------
+// ---- quantisation ----
 
 enum class QuantMethod : std::uint8_t { kNone, kFp8Block, kMxfp4 };
 

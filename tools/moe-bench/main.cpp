@@ -1,3 +1,5 @@
 #include "lib/app/moe_bench.hpp"
 
-int main(int argc, char** argv) { return moe::app::moe_bench_main(argc, argv); }
+int main(int argc, char** argv) {
+  return moe::app::moe_bench_main(argc, argv);
+}
