@@ -119,12 +119,25 @@ class GroupRunner {
   engine::RunBatchOptions options_;
 };
 
+// nullopt when it was interrupted: the points then stay as they are, not run.
+std::optional<engine::Engine> load_engine(const model::BoundModel& model,
+                                          const engine::EngineOptions& options,
+                                          const RunTools& tools) {
+  try {
+    return engine::Engine::load(model, options, *tools.progress, *tools.interrupt);
+  } catch (const Error&) {
+    if (!tools.interrupt->requested()) throw;
+    return std::nullopt;
+  }
+}
+
 void run_group(const RunArgs& args, const EngineGroup& group, const model::BoundModel& model,
                const PromptSource& prompts, const RunTools& tools, RunOutcome& outcome) {
   LoadOutcome load;
   const double begin_s = tools.clock->now_s();
-  engine::Engine engine =
-      engine::Engine::load(model, group.options, *tools.progress, *tools.interrupt);
+  std::optional<engine::Engine> loaded = load_engine(model, group.options, tools);
+  if (!loaded) return;
+  engine::Engine& engine = *loaded;
   load.load_s = tools.clock->now_s() - begin_s;
   load.memory = engine.memory();
   if (tools.interrupt->requested()) return;
