@@ -28,11 +28,11 @@ std::string version_text(const std::string& tool) {
 std::string backends_text() {
   std::string text;
   for (const sysinfo::Backend& backend : sysinfo::list_backends()) {
+    // The reason of what is not compiled in begins with these words.
     const std::string state = backend.is_available     ? "available"
-                              : backend.is_compiled_in ? "not available"
-                                                       : "not in this build";
-    text += fmt::format("{:<8}{}{}\n", backend.name, state,
-                        backend.reason.empty() ? "" : ": " + backend.reason);
+                              : backend.is_compiled_in ? "not available: " + backend.reason
+                                                       : backend.reason;
+    text += fmt::format("{:<8}{}\n", backend.name, state);
   }
   return text;
 }
