@@ -34,6 +34,8 @@ function(moe_precompile_for target holder)
       target_precompile_headers(${holder} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
     endif()
   endif()
+  # The same definitions as in the holder, or the compiler does not accept the precompiled header.
+  target_link_libraries(${target} PRIVATE fmt::fmt)
   target_precompile_headers(${target} REUSE_FROM ${holder})
 endfunction()
 
