@@ -144,6 +144,7 @@ void TraceWriter::append(const Rows& rows) {
 void TraceWriter::flush() {
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     const std::span<const std::byte> bytes = column_bytes(pending_, i);
+    if (bytes.empty()) continue;
     if (std::fwrite(bytes.data(), 1, bytes.size(), scratch_[i]->file) != bytes.size()) {
       fail(target_, "write a scratch file");
     }
