@@ -51,10 +51,11 @@ function(moe_add_module name)
   moe_precompile_for(moe_${name} moe_precompiled)
 endfunction()
 
-# moe_add_tool(<binary>): one executable from main.cpp that links moe::app and nothing else.
+# moe_add_tool(moe-<tool>): one executable from main.cpp that links moe::app_<tool>, nothing else.
 function(moe_add_tool name)
+  string(REPLACE "moe-" "app_" library ${name})
   add_executable(${name} main.cpp)
-  target_link_libraries(${name} PRIVATE moe::app moe_warnings)
+  target_link_libraries(${name} PRIVATE moe::${library} moe_warnings)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 

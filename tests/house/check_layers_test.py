@@ -18,11 +18,11 @@ CLEAN = {
     "lib/model/CMakeLists.txt": "moe_add_module(model SOURCES config.cpp DEPS moe::base)\n",
     "lib/model/config.hpp": '#pragma once\n\n#include "lib/base/units.hpp"\n',
     "lib/model/config.cpp": '#include "lib/model/config.hpp"\n',
-    "lib/app/CMakeLists.txt": "moe_add_module(app SOURCES main_loop.cpp DEPS moe::model)\n",
-    "lib/app/main_loop.hpp": "#pragma once\n",
-    "lib/app/main_loop.cpp": '#include "lib/model/config.hpp"\nvoid f() { std::cout << 1; }\n',
+    "lib/app/bench/CMakeLists.txt": "moe_add_module(app_bench SOURCES main_loop.cpp DEPS moe::model)\n",
+    "lib/app/bench/main_loop.hpp": "#pragma once\n",
+    "lib/app/bench/main_loop.cpp": '#include "lib/model/config.hpp"\nvoid f() { std::cout << 1; }\n',
     "tools/moe-x/CMakeLists.txt": "moe_add_tool(moe-x)\n",
-    "tools/moe-x/main.cpp": '#include "lib/app/main_loop.hpp"\n',
+    "tools/moe-x/main.cpp": '#include "lib/app/bench/main_loop.hpp"\n',
     "tests/lib/model/CMakeLists.txt": "moe_add_test(config_test SOURCES config_test.cpp)\n",
     "tests/lib/model/config_test.cpp": '#include "lib/model/config.hpp"\nint x = rand();\n',
 }
@@ -76,7 +76,14 @@ class CheckLayers(unittest.TestCase):
 
     def test_tools_include_the_application_only(self):
         self.expect({"tools/moe-x/main.cpp": '#include "lib/model/config.hpp"\n'},
-                    "a tool includes lib/app and nothing else")
+                    "a tool includes its folder of lib/app, nothing else")
+
+    def test_tools_do_not_share_their_folders(self):
+        self.expect({"lib/app/plan/CMakeLists.txt":
+                     "moe_add_module(app_plan SOURCES a.cpp DEPS moe::app_bench)\n",
+                     "lib/app/plan/a.cpp": '#include "lib/app/bench/main_loop.hpp"\n'},
+                    "include points up: lib/app/plan (layer 9) -> lib/app/bench (layer 9)",
+                    "link points up: lib/app/plan")
 
     def test_nothing_includes_tests_and_every_path_starts_at_the_root(self):
         self.expect({"lib/base/units.cpp": '#include "tests/x.hpp"\n', "tests/x.hpp":
@@ -108,7 +115,7 @@ class CheckLayers(unittest.TestCase):
                      'const char* kRaw = R"(rand() "x" )";\n'})
 
     def test_banned_everywhere(self):
-        self.expect({"lib/app/main_loop.cpp":
+        self.expect({"lib/app/bench/main_loop.cpp":
                      '#include "lib/model/config.hpp"\nusing namespace std;\n'}, "using namespace")
         self.expect({"lib/base/units.cpp": "int* p = new int;\n"}, "a bare new")
         self.expect({"lib/base/units.cpp": "void* p = std::malloc(3);\n"}, "raw memory")

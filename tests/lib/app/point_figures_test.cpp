@@ -1,7 +1,7 @@
 // Goal: every figure follows from the times as its definition says. Method: a run made by hand with
 // round numbers (TTFT 0.5 s, gaps 0.1 s), so that each expected value can be worked on paper.
 
-#include "lib/app/point_figures.hpp"
+#include "lib/app/bench/point_figures.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lib/app/prompts.hpp"
+#include "lib/app/bench/prompts.hpp"
 
 #include <algorithm>
 #include <numeric>

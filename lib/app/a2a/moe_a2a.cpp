@@ -1,0 +1,20 @@
+#include "lib/app/a2a/moe_a2a.hpp"
+
+#include "lib/app/cli.hpp"
+#include "lib/app/run_tool.hpp"
+#include "lib/app/tool_info.hpp"
+
+namespace moe::app {
+
+int moe_a2a_main(int argc, char** argv) {
+  return run_tool("moe-a2a", argc, argv, [&](const ToolContext&) {
+    CommandLine line("moe-a2a",
+                     "Reads, checks and predicts the topology and the All-to-All of a cluster.",
+                     version_text("moe-a2a"));
+    line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
+                       [] { return backends_text(); });
+    return line.run(argc, argv);
+  });
+}
+
+}  // namespace moe::app

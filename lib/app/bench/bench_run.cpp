@@ -1,0 +1,207 @@
+// moe-bench run: how fast a checkpoint runs here, and what its experts did.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/app/bench/bench_commands.hpp"
+#include "lib/app/bench/bench_limits.hpp"
+#include "lib/app/bench/checkpoint.hpp"
+#include "lib/app/bench/format_names.hpp"
+#include "lib/app/bench/run_config.hpp"
+#include "lib/app/bench/run_measure.hpp"
+#include "lib/app/bench/run_report.hpp"
+#include "lib/app/bench/subject.hpp"
+#include "lib/app/bench/weight_cast.hpp"
+#include "lib/app/exit_code.hpp"
+#include "lib/app/progress_terminal.hpp"
+#include "lib/app/scenarios_dir.hpp"
+#include "lib/base/clock.hpp"
+#include "lib/base/error.hpp"
+
+namespace moe::app {
+namespace {
+
+// What the matrices that do most of the work are stored as.
+kernels::WeightFormat main_weight_format(const model::BoundModel& model) {
+  const model::MatrixView* view = &model.lm_head;
+  for (const model::LayerView& layer : model.layers) {
+    if (!layer.experts.empty()) {
+      view = &layer.experts.front().gate;
+      break;
+    }
+    view = &layer.dense.gate;
+  }
+  switch (view->encoding) {
+    case model::MatrixEncoding::kFp8Block:
+      return kernels::WeightFormat::kFp8;
+    case model::MatrixEncoding::kMxfp4:
+      return kernels::WeightFormat::kMxfp4;
+    case model::MatrixEncoding::kPlain:
+      break;
+  }
+  if (view->dtype == model::Dtype::kBf16) return kernels::WeightFormat::kBf16;
+  if (view->dtype == model::Dtype::kF16) return kernels::WeightFormat::kF16;
+  return kernels::WeightFormat::kF32;
+}
+
+// Measures the two figures that a run is judged against.
+RunLimits measure_limits(const model::BoundModel& model, const EngineSetup& setup,
+                         const RunTools& tools, report::Report& report) {
+  const std::int32_t num_threads = setup.options.num_threads;
+  engine::LimitsOptions options = limits_options(num_threads);
+  options.thread_counts = {num_threads};
+  const kernels::WeightFormat format = main_weight_format(model);
+  // bf16 activations are only multiplied with bf16 weights.
+  const kernels::ActivationFormat activations = format == kernels::WeightFormat::kBf16
+                                                    ? setup.options.activations
+                                                    : kernels::ActivationFormat::kF32;
+  options.peaks = {{setup.options.isa, format, activations}};
+  const engine::MachineLimits measured =
+      engine::measure_machine_limits(options, *tools.clock, *tools.progress, *tools.interrupt);
+  add_limits_tables(measured, report);
+  RunLimits limits;
+  const bool fits_l3 = options.l3_bytes > 0 && model.file_bytes < options.l3_bytes;
+  const engine::BandwidthLimit* read =
+      fits_l3 ? measured.find(engine::MemoryLevel::kL3, num_threads) : nullptr;
+  if (read == nullptr) read = measured.find(engine::MemoryLevel::kDram, num_threads);
+  if (read != nullptr) {
+    limits.read_bytes_per_s = read->bytes_per_s;
+    limits.read_level = engine::memory_level_name(read->level);
+  }
+  const engine::PeakLimit* peak =
+      measured.find(setup.options.isa, format, activations, num_threads);
+  if (peak != nullptr) limits.flops_per_s = peak->flops_per_s;
+  limits.flops_format =
+      fmt::format("{}, {} weights, {} activations", kernels::isa_name(setup.options.isa),
+                  weight_format_name(format), activation_format_name(activations));
+  return limits;
+}
+
+model::Dtype dtype_option(const std::string& name) {
+  if (name == "f32") return model::Dtype::kF32;
+  return name == "f16" ? model::Dtype::kF16 : model::Dtype::kBf16;
+}
+
+// A tokenizer that cannot be read matters only when text was asked for.
+std::optional<model::Tokenizer> tokenizer_for(const RunArgs& args,
+                                              const std::filesystem::path& directory,
+                                              const model::BoundModel& model,
+                                              ReportSession& session) {
+  if (args.prompts == "random") return std::nullopt;
+  try {
+    std::optional<model::Tokenizer> tokenizer = load_tokenizer(directory, model);
+    if (!tokenizer) return std::nullopt;
+    for (const std::string& warning : tokenizer->warnings()) {
+      session.add_finding("tokenizer.warning", report::Severity::kWarning, warning, "");
+    }
+    return tokenizer;
+  } catch (const Error& error) {
+    if (args.prompts != "auto" && args.prompts != "repeat") throw;
+    session.add_finding(
+        "prompts.no_tokenizer", report::Severity::kWarning,
+        fmt::format("the tokenizer cannot be used, so prompts are random ids: {}", error.what()),
+        "Mend tokenizer.json");
+    return std::nullopt;
+  }
+}
+
+void fill_settings(const RunArgs& args, const EngineSetup& setup, const PromptSource& prompts,
+                   const model::ModelConfig& config, json::Json& settings) {
+  settings["command"] = "run";
+  settings["batch"] = args.batch;
+  settings["prompt_tokens"] = args.prompt_tokens;
+  settings["output_tokens"] = args.output_tokens;
+  settings["prompts"] = args.prompts;
+  settings["prompts_used"] = prompts.description();
+  settings["chat_template"] = "not applied";
+  settings["ignore_eos"] = true;
+  settings["temperature"] = args.temperature;
+  settings["seed"] = args.seed;
+  settings["threads"] = setup.options.num_threads;
+  settings["isa"] = kernels::isa_name(setup.options.isa);
+  settings["isa_reason"] = setup.isa_reason;
+  settings["activations"] = activation_format_name(setup.options.activations);
+  settings["dtype"] = args.dtype;
+  settings["activations_reason"] = setup.activations_reason;
+  settings["experts_per_token"] =
+      setup.options.top_k_override > 0 ? setup.options.top_k_override : config.moe.top_k;
+  settings["chunk_tokens"] = setup.options.max_batch_tokens;
+  settings["max_memory_bytes"] = args.engine.max_memory_bytes;
+  settings["context"] = args.context;
+  settings["repeat"] = args.repeat;
+  settings["until_ci_ratio"] = args.until_ci ? json::Json(*args.until_ci) : json::Json(nullptr);
+  settings["max_time_s"] = args.max_time_s;
+  settings["warmup"] = args.warmup;
+  settings["clock"] = "CLOCK_MONOTONIC";
+  settings["scheduling"] =
+      "static batch: all requests start together, one prefill, then steps of one token each";
+}
+
+int run_run(const RunArgs& args, const ToolContext& context) {
+  ReportSession session(context, args.output, args.acceptance);
+  if (!args.dump_routing.empty()) check_writable(args.dump_routing, "--dump-routing");
+  const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
+  model::BoundModel model = model::bind_checkpoint(directory);
+  session.report().subject = describe_checkpoint(directory, model);
+  const SteadyClock clock;
+  ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
+  AlignedBytes converted;
+  std::shared_ptr<const model::TensorFiles> files;
+  if (args.dtype != "auto") {
+    converted =
+        cast_weights(dtype_option(args.dtype), args.engine, progress, *context.interrupt, model);
+  }
+  const EngineSetup setup = resolve_engine(args.engine, model);
+  if (!args.dump_routing.empty() && !model.config.is_moe()) {
+    throw Error(ErrorCode::kUsage, "--dump-routing: this is a dense model, it has no routing");
+  }
+  const RunPlan plan = plan_run(args, model, setup.options);
+  const PromptSource prompts =
+      make_prompts({args.prompts, static_cast<std::uint64_t>(args.seed), model.config.vocab_size,
+                    scenarios_dir(args.scenarios)},
+                   tokenizer_for(args, directory, model, session));
+
+  RunTools tools{&clock, &progress, context.interrupt, nullptr};
+  report::Report& report = session.report();
+  fill_settings(args, setup, prompts, model.config, report.settings);
+  RunFacts facts{&args, &model, &setup.options, &prompts, directory, {}};
+  if (!args.has_no_limits) facts.limits = measure_limits(model, setup, tools, report);
+
+  std::optional<RoutingRecorder> recorder;
+  if (!args.dump_routing.empty()) {
+    recorder.emplace(args.dump_routing, report.subject["name"].get<std::string>(), model.config,
+                     report.settings["experts_per_token"].get<std::int32_t>(), clock);
+    tools.recorder = &*recorder;
+  }
+  const RunOutcome outcome = run_points(args, plan, model, prompts, tools);
+  if (recorder) recorder->commit();
+
+  add_run_metrics(outcome, facts, report);
+  add_run_tables(outcome, facts, report);
+  add_run_charts(report);
+  add_run_findings(outcome, facts, session);
+  const bool has_failure =
+      std::any_of(outcome.points.begin(), outcome.points.end(),
+                  [](const PointOutcome& point) { return point.status == PointStatus::kFailed; });
+  int exit_code = kExitOk;
+  if (has_failure || outcome.is_interrupted) exit_code = kExitRuntime;
+  if (!report.validity.valid) exit_code = kExitNothingMeasured;
+  return session.finish(exit_code, args.seed, kernels::isa_name(setup.options.isa));
+}
+
+}  // namespace
+
+void add_run_command(CommandLine& line, const ToolContext& context) {
+  auto args = std::make_shared<RunArgs>();
+  Options& options = line.add_command("run", "Measures a checkpoint: latency, throughput, experts",
+                                      [args, &context] { return run_run(*args, context); });
+  add_run_options(options, *args);
+}
+
+}  // namespace moe::app

@@ -1,0 +1,26 @@
+#include "lib/app/bench/moe_bench.hpp"
+
+#include "lib/app/bench/bench_commands.hpp"
+#include "lib/app/cli.hpp"
+#include "lib/app/run_tool.hpp"
+#include "lib/app/tool_info.hpp"
+
+namespace moe::app {
+int moe_bench_main(int argc, char** argv) {
+  return run_tool("moe-bench", argc, argv, [&](const ToolContext& context) {
+    CommandLine line("moe-bench", "Measures Mixture-of-Experts inference, in this process.",
+                     version_text("moe-bench"));
+    line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
+                       [] { return backends_text(); });
+    add_run_command(line, context);
+    add_inspect_command(line, context);
+    add_limits_command(line, context);
+    add_verify_command(line, context);
+    add_generate_command(line, context);
+    add_eval_command(line, context);
+    add_synth_command(line, context);
+    return line.run(argc, argv);
+  });
+}
+
+}  // namespace moe::app

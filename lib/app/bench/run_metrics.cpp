@@ -1,0 +1,233 @@
+// The metrics of moe-bench run, each with its definition.
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lib/app/bench/run_report.hpp"
+#include "lib/app/table_builder.hpp"
+#include "lib/routing/load.hpp"
+
+namespace moe::app {
+namespace {
+
+using report::MetricKind;
+using Metrics = std::map<std::string, report::Metric>;
+
+constexpr const char* kOneToken = "one output token per request has no gaps";
+
+void add_latency(const PointFigures& figures, const std::string& suffix, Metrics& metrics) {
+  const auto sampled = [&](const char* name, const char* unit, const std::vector<double>& samples,
+                           const char* how) {
+    metrics[name + suffix] = sampled_metric(unit, samples, kOneToken, how);
+  };
+  sampled("ttft_s", "s", figures.ttft_s,
+          "time to first token: from the start of the batch until every request has its first "
+          "token; all requests share one prefill, so a repetition is one sample");
+  sampled("itl_s", "s", figures.itl_s,
+          "inter-token latency: from one decode step's last token to the next one's; every request "
+          "gets one token a step, so a step is one sample");
+  sampled("tpot_s", "s", figures.tpot_s,
+          "time per output token of a request: (E2EL - TTFT) / (output tokens - 1); one sample a "
+          "repetition");
+  sampled("e2el_s", "s", figures.e2el_s,
+          "end-to-end latency: from the start of the batch to the last token; one sample a "
+          "repetition");
+  sampled("prefill_tokens_per_s", "tokens/s", figures.prefill_tokens_per_s,
+          "batch x prompt tokens / TTFT");
+  sampled("decode_tokens_per_s", "tokens/s", figures.decode_tokens_per_s,
+          "batch x (output tokens - 1) / (E2EL - TTFT)");
+  sampled(
+      "itl_batch_normalised_s", "s", figures.itl_batch_normalised_s,
+      "(E2EL - TTFT) / (batch x (output tokens - 1)), the ITL of arXiv 2508.17467: smaller than "
+      "itl_s by the batch");
+  sampled("batch_throughput_tokens_per_s", "tokens/s", figures.batch_throughput_tokens_per_s,
+          "batch x (input + output tokens) / E2EL, the throughput of arXiv 2508.17467");
+}
+
+void add_throughput(const PointFigures& figures, const std::string& suffix, Metrics& metrics) {
+  const auto value = [&](const char* name, const char* unit, double number, const char* how) {
+    metrics[name + suffix] = value_metric(MetricKind::kMeasured, unit, number, how);
+  };
+  value("requests_per_s", "requests/s", figures.requests_per_s,
+        "requests of all repetitions / their time together");
+  value("input_tokens_per_s", "tokens/s", figures.input_tokens_per_s,
+        "prompt tokens of all repetitions / their time together, decode included");
+  value("output_tokens_per_s", "tokens/s", figures.output_tokens_per_s,
+        "generated tokens of all repetitions / their time together, prefill included");
+  value("total_tokens_per_s", "tokens/s", figures.total_tokens_per_s,
+        "input_tokens_per_s + output_tokens_per_s");
+  const char* peak_how =
+      "highest output rate over any stretch of at least 1 s that ends with a token";
+  metrics["output_tokens_peak_1s_per_s" + suffix] =
+      figures.peak_output_tokens_per_s
+          ? value_metric(MetricKind::kMeasured, "tokens/s", *figures.peak_output_tokens_per_s,
+                         peak_how)
+          : absent_metric(MetricKind::kMeasured, "tokens/s", figures.peak_absent_reason, peak_how);
+  value("repetitions", "1", static_cast<double>(figures.num_repetitions),
+        "complete repetitions of the point");
+}
+
+void add_ratio(const std::string& name, double achieved, double limit, const std::string& how,
+               Metrics& metrics) {
+  if (limit > 0.0) {
+    metrics[name] = value_metric(MetricKind::kMeasured, "1", achieved / limit, how);
+  } else {
+    metrics[name] =
+        absent_metric(MetricKind::kMeasured, "1", "the machine's limit was not measured", how);
+  }
+}
+
+void add_efficiency(const PointFigures& figures, const RunLimits& limits, const std::string& suffix,
+                    Metrics& metrics) {
+  const double prefill_s = std::accumulate(figures.ttft_s.begin(), figures.ttft_s.end(), 0.0);
+  const double prefill_rate = static_cast<double>(figures.prefill.flops) / prefill_s;
+  metrics["prefill_flops_per_s" + suffix] =
+      value_metric(MetricKind::kMeasured, "flop/s", prefill_rate,
+                   "floating-point operations of the prefill (multiply and add are two) / TTFT");
+  add_ratio("prefill_flops_limit_ratio" + suffix, prefill_rate, limits.flops_per_s,
+            fmt::format("prefill_flops_per_s / the measured peak of {}", limits.flops_format),
+            metrics);
+  const double decode_s = std::accumulate(figures.itl_s.begin(), figures.itl_s.end(), 0.0);
+  const char* read_how =
+      "bytes of weights and KV cache that the decode steps read / their time; an expert's weights "
+      "count once a step, however many tokens it serves";
+  if (decode_s <= 0.0) {
+    metrics["decode_read_bytes_per_s" + suffix] =
+        absent_metric(MetricKind::kMeasured, "bytes/s", kOneToken, read_how);
+    return;
+  }
+  const auto steps = static_cast<double>(figures.num_decode_steps);
+  const double read_rate =
+      static_cast<double>(figures.decode.weight_bytes_read + figures.decode.kv_bytes_read) /
+      decode_s;
+  metrics["decode_read_bytes_per_s" + suffix] =
+      value_metric(MetricKind::kMeasured, "bytes/s", read_rate, read_how);
+  add_ratio("decode_read_limit_ratio" + suffix, read_rate, limits.read_bytes_per_s,
+            fmt::format("decode_read_bytes_per_s / the measured read bandwidth of {}, which is "
+                        "where the weights fit",
+                        limits.read_level),
+            metrics);
+  metrics["decode_flops_per_s" + suffix] = value_metric(
+      MetricKind::kMeasured, "flop/s", static_cast<double>(figures.decode.flops) / decode_s,
+      "floating-point operations of the decode steps / their time");
+  metrics["decode_expert_bytes_per_step" + suffix] = value_metric(
+      MetricKind::kMeasured, "bytes",
+      static_cast<double>(figures.decode.expert_weight_bytes_read) / steps,
+      "bytes of routed experts' weights that a decode step reads, mean over the steps");
+}
+
+// Mean over the MoE layers of the largest expert load over the mean load.
+double mean_max_over_mean(const std::vector<std::vector<std::int32_t>>& expert_tokens) {
+  double sum = 0.0;
+  int count = 0;
+  for (const std::vector<std::int32_t>& layer : expert_tokens) {
+    const std::vector<std::int64_t> counts(layer.begin(), layer.end());
+    const routing::LoadStats load = routing::load_stats(counts);
+    if (load.num_routed == 0) continue;
+    sum += load.max_over_mean;
+    ++count;
+  }
+  return count == 0 ? 0.0 : sum / count;
+}
+
+void add_experts(const PointFigures& figures, const model::ModelConfig& config,
+                 const std::string& suffix, Metrics& metrics) {
+  if (!config.is_moe()) return;
+  const char* load_how =
+      "largest tokens of an expert / mean over the experts, over all repetitions, mean over the "
+      "MoE "
+      "layers; 1 is perfect balance";
+  metrics["prefill_expert_load_max_over_mean" + suffix] = value_metric(
+      MetricKind::kMeasured, "1", mean_max_over_mean(figures.prefill.expert_tokens), load_how);
+  const char* distinct_how =
+      "distinct routed experts that a decode step touches in a layer, mean over steps and MoE "
+      "layers";
+  if (figures.num_decode_steps == 0) {
+    metrics["decode_distinct_experts" + suffix] =
+        absent_metric(MetricKind::kMeasured, "1", kOneToken, distinct_how);
+    return;
+  }
+  metrics["decode_expert_load_max_over_mean" + suffix] = value_metric(
+      MetricKind::kMeasured, "1", mean_max_over_mean(figures.decode.expert_tokens), load_how);
+  double sum = 0.0;
+  int num_layers = 0;
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (!config.layers[layer].is_moe) continue;
+    sum += figures.distinct_experts_per_step[layer];
+    ++num_layers;
+  }
+  metrics["decode_distinct_experts" + suffix] =
+      value_metric(MetricKind::kMeasured, "1", sum / num_layers, distinct_how);
+}
+
+std::string metric_suffix(const BenchPoint& point) {
+  return fmt::format(".batch_{}.prompt_tokens_{}.output_tokens_{}", point.batch,
+                     point.prompt_tokens, point.output_tokens);
+}
+
+void add_point(const PointFigures& figures, const RunFacts& facts, const std::string& suffix,
+               Metrics& metrics) {
+  add_latency(figures, suffix, metrics);
+  add_throughput(figures, suffix, metrics);
+  add_efficiency(figures, facts.limits, suffix, metrics);
+  add_experts(figures, facts.model->config, suffix, metrics);
+}
+
+void add_whole_run(const RunOutcome& outcome, const RunFacts& facts, Metrics& metrics) {
+  const auto modelled = [&](const char* name, const char* unit, double value, const char* how) {
+    metrics[name] = value_metric(MetricKind::kModelled, unit, value, how);
+  };
+  modelled("model_experts_count", "1", facts.model->config.moe.num_experts,
+           "routed experts of a layer, from config.json");
+  modelled("num_ranks", "1", 1.0, "processes that shared the work");
+  const auto num_measured = std::count_if(
+      outcome.points.begin(), outcome.points.end(),
+      [](const PointOutcome& point) { return point.status == PointStatus::kMeasured; });
+  metrics["points_measured"] =
+      value_metric(MetricKind::kMeasured, "1", static_cast<double>(num_measured),
+                   "points of the sweep with at least one repetition");
+  if (outcome.loads.empty()) return;
+  const LoadOutcome& load = outcome.loads.front();
+  modelled("memory_weight_bytes", "bytes", static_cast<double>(load.memory.weight_bytes),
+           "packed weights of the loaded model");
+  modelled("memory_kv_cache_bytes", "bytes", static_cast<double>(load.memory.kv_cache_bytes),
+           "KV cache of the largest batch and the longest context");
+  modelled("memory_workspace_bytes", "bytes", static_cast<double>(load.memory.workspace_bytes),
+           "activations of one pass");
+  metrics["load_s"] = value_metric(MetricKind::kMeasured, "s", load.load_s,
+                                   "reading the weights and packing them for the kernels, once; "
+                                   "file cache as it was");
+  if (!facts.model->config.is_moe()) return;
+  double covered = 0.0;
+  int num_layers = 0;
+  for (std::size_t layer = 0; layer < load.warm_up.coverage.size(); ++layer) {
+    if (!facts.model->config.layers[layer].is_moe) continue;
+    covered += load.warm_up.coverage[layer];
+    ++num_layers;
+  }
+  metrics["warmup_expert_coverage_ratio"] =
+      value_metric(MetricKind::kMeasured, "1", num_layers == 0 ? 0.0 : covered / num_layers,
+                   "share of all experts of all layers that the warm-up ran at least once");
+}
+
+}  // namespace
+
+void add_run_metrics(const RunOutcome& outcome, const RunFacts& facts, report::Report& report) {
+  std::vector<const PointFigures*> measured;
+  for (const PointOutcome& point : outcome.points) {
+    if (point.figures) measured.push_back(&*point.figures);
+  }
+  add_whole_run(outcome, facts, report.metrics);
+  if (measured.empty()) return;
+  add_point(*measured.front(), facts, "", report.metrics);
+  if (measured.size() == 1) return;
+  for (const PointFigures* figures : measured) {
+    add_point(*figures, facts, metric_suffix(figures->point), report.metrics);
+  }
+}
+
+}  // namespace moe::app
