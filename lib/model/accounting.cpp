@@ -7,6 +7,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/model/module_pattern.hpp"
 
 namespace moe::model {
 namespace {
@@ -100,30 +101,6 @@ class ByteSum {
   std::int64_t routed_ = 0;
 };
 
-// "model.layers.*.self_attn" against a module name, or against a prefix of it that ends at a dot.
-// Goes back to the last star only, so the time is at most the product of the lengths.
-bool matches_module(std::string_view pattern, std::string_view module) {
-  std::size_t p = 0;
-  std::size_t m = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t after_star = 0;
-  for (;;) {
-    if (p == pattern.size() && (m == module.size() || module[m] == '.')) return true;
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = m;
-    } else if (p < pattern.size() && m < module.size() && pattern[p] == module[m]) {
-      ++p;
-      ++m;
-    } else if (star != std::string_view::npos && after_star < module.size()) {
-      p = star + 1;
-      m = ++after_star;
-    } else {
-      return false;
-    }
-  }
-}
-
 void visit_ffn(const WeightVisitor& visitor, Part part, std::int32_t layer, std::int32_t expert,
                const FfnView& ffn) {
   for (const MatrixView* view : {&ffn.gate, &ffn.up, &ffn.down}) {
@@ -169,7 +146,7 @@ bool is_left_unquantized(const ModelConfig& config, const ExpectedTensor& tensor
   std::string_view module = tensor.name;
   if (module.ends_with(".weight")) module.remove_suffix(7);
   return std::ranges::any_of(config.quant.modules_not_converted, [&](const std::string& pattern) {
-    return matches_module(pattern, module);
+    return matches_glob(pattern, module);
   });
 }
 

@@ -119,15 +119,22 @@ struct WeightGroup {
 
 // ---- quantisation ----
 
-// Which weights are stored how. Published exclusion lists name modules, whole, with "*", or as
-// "re:" patterns.
+// Which weights are stored how. Published lists name modules: whole or in part
+// ("model.layers.0.mlp.gate", "self_attn"), with "*", or as "re:" and an expression.
+struct QuantOverride {
+  std::string pattern;
+  WeightFormat format;
+};
+
 struct QuantRules {
-  std::string method;   // "none", "fp8", "gptq", "awq", "compressed-tensors", "mxfp4", ...
+  std::string method;   // "none", "fp8", "gptq", "awq", "compressed-tensors", "mxfp4", "given", ...
   WeightFormat dense;   // what is not quantised
   WeightFormat linear;  // what is
   WeightFormat expert;  // routed experts; equal to linear in most checkpoints
   bool is_experts_only = false;
-  bool is_everything = false;  // GGUF: every matrix, embedding included
+  bool is_everything = false;  // GGUF: every matrix but the router, embedding and head included
+  bool has_quantized_head = false;
+  std::vector<QuantOverride> overrides;  // before everything else, first match
   std::vector<std::string> exclusions;
   std::string kv_cache_dtype;  // asked for by the checkpoint ("fp8"); empty: none
 };
