@@ -15,16 +15,21 @@ namespace moe::planner {
 enum class KvManager : std::uint8_t {
   kHybrid,       // vLLM: window layers keep window + batch, rounded to blocks
   kUniform,      // every attention layer keeps the whole sequence
-  kLlamaCpp,     // one window cache of PAD(W * sequences + batch + 1, 32) cells, shared
+  kLlamaCpp,     // one window cache of window + micro-batch cells a sequence, padded to 256
   kSglangRatio,  // a separate pool for window layers, sized by a ratio of the full pool
 };
 
 // A cache dtype: bits of one element and what its scales add.
 struct KvDtype {
   std::string name = "bf16";
-  double bits = 16.0;                // GGUF types: scales included (q8_0: 8.5)
+  double bits = 16.0;       // GGUF types: scales included (q8_0: 8.5)
+  double value_bits = 0.0;  // of the value tensor where it differs (llama.cpp); 0: as the key
   double scale_bits_per_head = 0.0;  // per token and head and tensor (int8 per token-head: 32)
-  std::int32_t mla_bytes = 0;        // fixed bytes of a token in an MLA layer; 0: elements * bits
+  // FP8 latent with its scales and a 16-bit rope part in one slot (FlashMLA's layout): 656 bytes a
+  // token of DeepSeek-V3, 584 of DeepSeek-V4.
+  bool is_packed_latent = false;
+
+  [[nodiscard]] double value_bits_or_same() const { return value_bits > 0.0 ? value_bits : bits; }
 };
 // auto (the activation dtype: bf16), fp16, fp32, fp8, fp8_ds_mla, int8, int4, q8_0, q4_0, ...
 // Throws Error(kUsage) listing the names.
@@ -35,8 +40,10 @@ struct KvOptions {
   KvDtype dtype;
   std::int32_t block_tokens = 16;
   std::int64_t max_batched_tokens = 8192;  // tokens in flight of one step: window layers need them
-  std::int64_t num_sequences = 1;          // kLlamaCpp: sequences of the shared window cache
-  double swa_ratio = 0.8;                  // kSglangRatio: window tokens per full token
+  // kLlamaCpp: sequences, and whether they share one cache instead of one each.
+  std::int64_t num_sequences = 1;
+  bool is_unified = false;
+  double swa_ratio = 0.8;  // kSglangRatio: window tokens per full token
   bool is_mla_expanded =
       false;  // an engine without MLA kernels stores full heads (older llama.cpp)
   bool pads_hybrid_pages = true;   // vLLM: attention blocks grow until a page holds a state
