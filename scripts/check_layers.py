@@ -220,6 +220,16 @@ def check_names(finder, path):
         finder.add(path, 0, "source file names are snake_case")
 
 
+def check_own_header_first(finder, path, text):
+    """A source that begins with its own header proves that the header needs nothing before it."""
+    header = re.sub(r"\.(cpp|cu)$", ".hpp", path)
+    if path == header or not (finder.root / header).exists():
+        return
+    first = re.search(r'^\s*#\s*include\s*([<"][^>"]+[>"])', text, re.MULTILINE)
+    if first is None or first.group(1) != f'"{header}"':
+        finder.add(path, 0, f'the first include is "{header}", so that the header stands alone')
+
+
 def check_header(finder, path, text):
     first = next((line for line in text.splitlines() if line and not line.startswith("//")), "")
     if path.endswith((".hpp", ".cuh")) and first != "#pragma once":
@@ -295,6 +305,7 @@ def check_tree(root):
             text = raw.decode("utf-8", errors="replace")
             check_names(finder, path)
             check_header(finder, path, text)
+            check_own_header_first(finder, path, text)
             check_includes(finder, path, text, edges)
             check_calls(finder, path, strip_comments_and_strings(text))
     check_cmake_links(finder, edges)

@@ -18,6 +18,7 @@ build ninja-build runs the build
 build git stamps the commit into reports
 build libfmt-dev text formatting
 build nlohmann-json3-dev JSON of configs, headers and reports
+build libsimdjson-dev JSON headers of many megabytes
 build libcli11-dev command-line options
 build libonig-dev Oniguruma, regular expressions of tokenizers
 build libutf8proc-dev Unicode normalisation of tokenizers

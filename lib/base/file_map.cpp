@@ -71,6 +71,11 @@ bool FileMap::changed_on_disk() const {
   return static_cast<std::size_t>(info.st_size) != size_ || modified_ns(info) != modified_ns_;
 }
 
+void FileMap::advise_read_ahead(bool is_on) const noexcept {
+  if (data_ == nullptr) return;
+  ::madvise(const_cast<std::byte*>(data_), size_, is_on ? MADV_NORMAL : MADV_RANDOM);
+}
+
 void FileMap::advise_done(std::size_t offset, std::size_t length) const noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t begin = (offset + page - 1) / page * page;

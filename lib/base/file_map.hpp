@@ -28,6 +28,10 @@ class FileMap {
   // True when the size or the modification time on disk differs from what was mapped.
   [[nodiscard]] bool changed_on_disk() const;
 
+  // Whether the pages around one that is touched are read with it, which is the default. Off, a few
+  // scattered pages of a huge file cost what they weigh.
+  void advise_read_ahead(bool is_on) const noexcept;
+
   // Tells the kernel that the range will not be needed soon (its pages may be dropped).
   void advise_done(std::size_t offset, std::size_t length) const noexcept;
 

@@ -15,4 +15,8 @@ namespace moe {
 // Position of the first byte that is not part of well-formed UTF-8; text.size() when all is.
 [[nodiscard]] std::size_t first_invalid_utf8(std::string_view text);
 
+[[nodiscard]] inline bool is_utf8(std::string_view text) {
+  return first_invalid_utf8(text) == text.size();
+}
+
 }  // namespace moe

@@ -9,16 +9,22 @@ namespace {
 
 using kernels::Isa;
 
-IsaChoice check_forced(Isa isa) {
-  if (!kernels::isa_supported(isa) || kernels::kernel_table(isa) == nullptr) {
-    throw Error(
-        ErrorCode::kUnavailable,
-        fmt::format("instruction set {}: this machine or this build does not have it; the "
-                    "best one here is {}",
-                    kernels::isa_name(isa), kernels::isa_name(kernels::best_supported_isa())));
+using kernels::kNumIsas;
+
+Isa best_level(const IsaProbe& probe) {
+  int level = kNumIsas - 1;
+  while (level > 0 && !probe.is_there(static_cast<Isa>(level))) --level;
+  return static_cast<Isa>(level);
+}
+
+IsaChoice check_forced(Isa isa, const IsaProbe& probe) {
+  if (!probe.is_there(isa)) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("instruction set {}: this machine or this build does not have it; the "
+                            "best one here is {}",
+                            kernels::isa_name(isa), kernels::isa_name(best_level(probe))));
   }
-  const char* failed = nullptr;
-  if (!kernels::self_test(isa, &failed)) {
+  if (const char* failed = probe.first_wrong_function(isa)) {
     throw Error(ErrorCode::kCorruptData,
                 fmt::format("instruction set {}: self-test of {} gave wrong values on this "
                             "machine; choose a lower level",
@@ -30,19 +36,33 @@ IsaChoice check_forced(Isa isa) {
 }  // namespace
 
 IsaChoice choose_isa(std::optional<Isa> forced) {
-  if (forced) return check_forced(*forced);
+  return choose_isa(forced, {.is_there =
+                                 [](Isa isa) {
+                                   return kernels::isa_supported(isa) &&
+                                          kernels::kernel_table(isa) != nullptr;
+                                 },
+                             .first_wrong_function =
+                                 [](Isa isa) {
+                                   const char* failed = nullptr;
+                                   return kernels::self_test(isa, &failed) ? nullptr : failed;
+                                 }});
+}
+
+IsaChoice choose_isa(std::optional<Isa> forced, const IsaProbe& probe) {
+  if (forced) return check_forced(*forced, probe);
   std::string passed_over;
-  for (int level = static_cast<int>(kernels::best_supported_isa()); level >= 0; --level) {
+  for (int level = static_cast<int>(best_level(probe)); level >= 0; --level) {
     const Isa isa = static_cast<Isa>(level);
-    const char* failed = nullptr;
-    if (!kernels::isa_supported(isa) || kernels::kernel_table(isa) == nullptr) {
+    if (!probe.is_there(isa)) {
       passed_over += fmt::format("; {} is not in this build", kernels::isa_name(isa));
-    } else if (kernels::self_test(isa, &failed)) {
+      continue;
+    }
+    const char* failed = probe.first_wrong_function(isa);
+    if (failed == nullptr) {
       return {isa, fmt::format("{} is the best level that this machine runs right{}",
                                kernels::isa_name(isa), passed_over)};
-    } else {
-      passed_over += fmt::format("; {} failed its self-test ({})", kernels::isa_name(isa), failed);
     }
+    passed_over += fmt::format("; {} failed its self-test ({})", kernels::isa_name(isa), failed);
   }
   throw Error(ErrorCode::kCorruptData, "no kernel level passes its self-test on this machine" +
                                            passed_over + "; the processor or the build is damaged");

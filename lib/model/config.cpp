@@ -61,7 +61,6 @@ const FamilyEntry& find_family(ConfigReader& reader) {
 }
 
 json::Json parse_object(std::string_view text, const std::string& where) {
-  require_json_text(text, where);
   json::Json document = json::parse(text, where, {.max_bytes = std::int64_t{16} << 20});
   if (!document.is_object()) {
     throw Error(ErrorCode::kInput, where + ": expected a JSON object");

@@ -7,13 +7,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
 #include "lib/base/text.hpp"
+#include "lib/json/events.hpp"
 #include "lib/model/safetensors.hpp"
-#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
@@ -26,34 +25,19 @@ constexpr std::int64_t kLengthBytes = 8;
 
 // Receives the events of the header. States by depth: 0 before the object, 1 at its names, 2 inside
 // one tensor or __metadata__, 3 inside a shape or a pair of offsets.
-class HeaderHandler {
+class HeaderSink : public json::EventSink {
  public:
-  using Json = nlohmann::json;
-
-  HeaderHandler(const std::string& where, SafetensorsHeader& header)
+  HeaderSink(const std::string& where, SafetensorsHeader& header)
       : where_(where), header_(header) {}
 
-  bool null() { unexpected("null"); }
-  bool boolean(bool) { unexpected("a boolean"); }
-  bool number_integer(Json::number_integer_t value) {
-    unexpected(fmt::format("the negative number {}", value));
-  }
-  bool number_unsigned(Json::number_unsigned_t value) { return add_number(value); }
-  bool number_float(Json::number_float_t, const std::string& text) {
-    unexpected(fmt::format("the number {}", printable(text)));
-  }
-  bool string(std::string& value) { return add_string(value); }
-  bool binary(Json::binary_t&) { unexpected("a binary value"); }
-  bool start_object(std::size_t) { return open_object(); }
-  bool end_object() { return close_object(); }
-  bool start_array(std::size_t) { return open_array(); }
-  bool end_array() { return close_array(); }
-  bool key(std::string& name) { return start_member(name); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
-    fail(where_, fmt::format("the header is not valid JSON (at byte {} of the header); the file is "
-                             "damaged or not a safetensors file",
-                             position));
-  }
+  void begin_object() override { open_object(); }
+  void key(std::string_view name) override { start_member(name); }
+  void end_object() override { close_object(); }
+  void begin_array() override { open_array(); }
+  void end_array() override { close_array(); }
+  void string(std::string_view value) override { add_string(value); }
+  void unsigned_number(std::uint64_t value) override { add_number(value); }
+  void other(std::string_view what) override { unexpected(what); }
 
   // After the last event.
   void finish() const {
@@ -63,7 +47,7 @@ class HeaderHandler {
  private:
   enum class Field { kNone, kDtype, kShape, kOffsets };
 
-  [[noreturn]] void unexpected(const std::string& found) const {
+  [[noreturn]] void unexpected(std::string_view found) const {
     if (in_metadata_) {
       fail(where_, fmt::format("__metadata__: \"{}\": expected a string, found {}",
                                printable(member_), found));
@@ -80,7 +64,7 @@ class HeaderHandler {
     fail(where_, fmt::format("tensor \"{}\": {}", printable(tensor_.name), what));
   }
 
-  bool add_number(std::uint64_t value) {
+  void add_number(std::uint64_t value) {
     if (depth_ != 3) unexpected(fmt::format("the number {}", value));
     if (value > static_cast<std::uint64_t>(INT64_MAX)) {
       fail_tensor(fmt::format("{}: {} does not fit 63 bits", member_, value));
@@ -95,13 +79,12 @@ class HeaderHandler {
       (num_offsets_ == 0 ? tensor_.begin : tensor_.end) = number;
       ++num_offsets_;
     }
-    return true;
   }
 
-  bool add_string(std::string& value) {
+  void add_string(std::string_view value) {
     if (in_metadata_) {
-      header_.metadata.emplace_back(member_, std::move(value));
-      return true;
+      header_.metadata.emplace_back(member_, value);
+      return;
     }
     if (depth_ != 2 || field_ != Field::kDtype) {
       unexpected(fmt::format("the string \"{}\"", printable(value)));
@@ -109,10 +92,9 @@ class HeaderHandler {
     const auto dtype = parse_dtype(value);
     if (!dtype) fail_tensor(fmt::format("unknown dtype \"{}\"", printable(value)));
     tensor_.dtype = *dtype;
-    return true;
   }
 
-  bool open_object() {
+  void open_object() {
     if (depth_ == 2 || depth_ == 3) unexpected("an object");
     if (depth_ == 1) {
       in_metadata_ = member_ == "__metadata__";
@@ -129,10 +111,9 @@ class HeaderHandler {
       }
     }
     ++depth_;
-    return true;
   }
 
-  bool close_object() {
+  void close_object() {
     --depth_;
     if (depth_ == 0) {
       done_ = true;
@@ -144,44 +125,38 @@ class HeaderHandler {
       if (!seen_offsets_) fail_tensor("data_offsets is missing");
       header_.tensors.push_back(std::move(tensor_));
     }
-    return true;
   }
 
-  bool open_array() {
+  void open_array() {
     if (depth_ != 2 || in_metadata_ || (field_ != Field::kShape && field_ != Field::kOffsets)) {
       unexpected("an array");
     }
     num_offsets_ = 0;
     ++depth_;
-    return true;
   }
 
-  bool close_array() {
+  void close_array() {
     --depth_;
     if (field_ == Field::kOffsets && num_offsets_ != 2) {
       fail_tensor("data_offsets: expected two numbers");
     }
-    return true;
   }
 
-  bool start_member(std::string& name) {
+  void start_member(std::string_view name) {
     if (depth_ == 1) {
       if (name.size() > kMaxTensorNameBytes) {
         fail(where_, fmt::format("tensor \"{}\": a name of {} bytes, more than the limit of {}",
                                  printable(name), name.size(), kMaxTensorNameBytes));
       }
-      if (!names_.insert(name).second) {
-        fail(where_, fmt::format("tensor \"{}\" is in the header twice", printable(name)));
-      }
-      member_ = std::move(name);
-      return true;
+      member_ = name;
+      return;
     }
-    member_ = std::move(name);
+    member_ = name;
     if (in_metadata_) {
       if (!metadata_keys_.insert(member_).second) {
         fail(where_, fmt::format("__metadata__: \"{}\" is there twice", printable(member_)));
       }
-      return true;
+      return;
     }
     bool* seen = nullptr;
     if (member_ == "dtype") {
@@ -198,12 +173,10 @@ class HeaderHandler {
     }
     if (*seen) fail_tensor(fmt::format("{} is there twice", member_));
     *seen = true;
-    return true;
   }
 
   const std::string& where_;
   SafetensorsHeader& header_;
-  std::unordered_set<std::string> names_;
   std::unordered_set<std::string> metadata_keys_;
   TensorEntry tensor_;
   std::string member_;
@@ -273,8 +246,17 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
         file, where,
         "the header does not begin with '{'; the file is damaged or not a safetensors file");
   }
-  require_json_text(text, where + ": the header");
   return text;
+}
+
+void check_names(const SafetensorsHeader& header, const std::string& where) {
+  std::unordered_set<std::string_view> names;
+  names.reserve(header.tensors.size());
+  for (const TensorEntry& tensor : header.tensors) {
+    if (!names.insert(tensor.name).second) {
+      fail(where, fmt::format("tensor \"{}\" is in the header twice", printable(tensor.name)));
+    }
+  }
 }
 
 // Sizes against bytes, and the tensors against the data: no hole, no overlap, exact end.
@@ -328,9 +310,10 @@ void check_layout(SafetensorsHeader& header, std::int64_t data_bytes, const std:
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::string& where) {
   const std::string_view text = header_text(file, where);
   SafetensorsHeader header;
-  HeaderHandler handler(where, header);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
-  handler.finish();
+  HeaderSink sink(where, header);
+  json::read_events(text, where + ": the header", sink);
+  sink.finish();
+  check_names(header, where);
   header.data_begin = kLengthBytes + static_cast<std::int64_t>(text.size());
   check_layout(header, static_cast<std::int64_t>(file.size()) - header.data_begin, where);
   return header;

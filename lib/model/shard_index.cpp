@@ -1,26 +1,121 @@
 #include "lib/model/shard_index.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <cstdint>
+#include <unordered_set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
 #include "lib/base/text.hpp"
-#include "lib/json/read.hpp"
-#include "lib/model/config_reader.hpp"
+#include "lib/json/events.hpp"
 #include "lib/model/safetensors.hpp"
-#include "lib/model/text_file.hpp"
 
 namespace moe::model {
 namespace {
 
 constexpr std::size_t kMaxShards = 100'000;
+constexpr std::size_t kBytesPerEntry = 80;  // about: a tensor's name and a file's
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
 }
+
+// Depth 1 holds "weight_map" and "metadata"; what else stands there or below is passed over.
+class IndexSink : public json::EventSink {
+ public:
+  IndexSink(const std::string& where, ShardIndex& index) : where_(where), index_(index) {}
+
+  void begin_object() override {
+    if (is_in_map() && depth_ == 2) fail_shard("an object");
+    if (depth_ == 1 && section_ == "weight_map") has_map_ = true;
+    ++depth_;
+  }
+  void end_object() override { --depth_; }
+  void begin_array() override {
+    if (depth_ == 0) fail(where_, "expected a JSON object");
+    if (is_in_map()) fail_shard("an array");
+    ++depth_;
+  }
+  void end_array() override { --depth_; }
+  void key(std::string_view name) override {
+    if (depth_ == 1) {
+      if (!sections_.insert(std::string(name)).second) {
+        fail(where_, fmt::format("\"{}\" is there twice", printable(name)));
+      }
+      section_ = name;
+    } else {
+      name_ = name;
+    }
+  }
+  void string(std::string_view value) override {
+    if (depth_ == 0) fail(where_, "expected a JSON object");
+    if (is_in_map()) add(value);
+  }
+  void unsigned_number(std::uint64_t value) override {
+    if (is_in_map()) fail_shard(fmt::format("the number {}", value));
+    if (depth_ == 2 && section_ == "metadata" && name_ == "total_size") {
+      index_.total_size =
+          static_cast<std::int64_t>(std::min(value, static_cast<std::uint64_t>(INT64_MAX)));
+    }
+  }
+  void other(std::string_view what) override {
+    if (is_in_map()) fail_shard(what);
+  }
+
+  // After the last event.
+  void finish() const {
+    if (!has_map_) fail(where_, "weight_map: missing or not an object");
+    if (index_.shards.empty()) fail(where_, "weight_map is empty");
+  }
+
+ private:
+  [[nodiscard]] bool is_in_map() const { return depth_ == 2 && section_ == "weight_map"; }
+
+  [[noreturn]] void fail_shard(std::string_view found) const {
+    fail(where_, fmt::format("weight_map: tensor \"{}\": expected a file name, found {}",
+                             printable(name_), found));
+  }
+
+  void add(std::string_view shard) {
+    if (name_.size() > kMaxTensorNameBytes) {
+      fail(where_, fmt::format("tensor \"{}\": the name is too long", printable(name_)));
+    }
+    if (std::ssize(index_.shard_of) == kMaxTensorsPerFile) {
+      fail(where_, fmt::format("weight_map has more than {} entries", kMaxTensorsPerFile));
+    }
+    if (!index_.shard_of.emplace(name_, shard_number(shard)).second) {
+      fail(where_, fmt::format("tensor \"{}\" is in weight_map twice", printable(name_)));
+    }
+  }
+
+  std::size_t shard_number(std::string_view shard) {
+    // Neighbours in the file mostly share their shard.
+    if (!index_.shards.empty() && index_.shards[last_] == shard) return last_;
+    const auto known = position_.find(std::string(shard));
+    if (known != position_.end()) return last_ = known->second;
+    if (!is_plain_file_name(shard)) {
+      fail(where_, fmt::format("weight_map: tensor \"{}\": \"{}\" is not a plain file name of this "
+                               "directory",
+                               printable(name_), printable(shard)));
+    }
+    if (index_.shards.size() == kMaxShards) fail(where_, "more than 100000 shards");
+    last_ = index_.shards.size();
+    position_.emplace(shard, last_);
+    index_.shards.emplace_back(shard);
+    return last_;
+  }
+
+  const std::string& where_;
+  ShardIndex& index_;
+  std::unordered_set<std::string> sections_;
+  std::unordered_map<std::string, std::size_t> position_;
+  std::string section_;
+  std::string name_;
+  std::size_t last_ = 0;
+  int depth_ = 0;
+  bool has_map_ = false;
+};
 
 }  // namespace
 
@@ -33,50 +128,15 @@ bool is_plain_file_name(std::string_view name) {
 }
 
 ShardIndex parse_shard_index(std::string_view json_text, const std::string& where) {
-  require_json_text(json_text, where);
-  const json::Json document =
-      json::parse(json_text, where, {.max_bytes = kMaxHeaderBytes, .max_depth = 8});
-  if (!document.is_object()) fail(where, "expected a JSON object");
-  ConfigReader reader(document, where);
-  const json::Json* map = reader.find("weight_map");
-  if (map == nullptr || !map->is_object()) reader.fail("weight_map", "missing or not an object");
-  if (std::ssize(*map) > kMaxTensorsPerFile) {
-    fail(where, fmt::format("weight_map has more than {} entries", kMaxTensorsPerFile));
+  if (std::ssize(json_text) > kMaxHeaderBytes) {
+    fail(where,
+         fmt::format("{} bytes, more than the limit of {}", json_text.size(), kMaxHeaderBytes));
   }
   ShardIndex index;
-  std::unordered_map<std::string, std::size_t> position;
-  index.shard_of.reserve(map->size());
-  for (const auto& [tensor, value] : map->get_ref<const json::Json::object_t&>()) {
-    if (tensor.size() > kMaxTensorNameBytes) {
-      fail(where, fmt::format("tensor \"{}\": the name is too long", printable(tensor)));
-    }
-    if (!value.is_string()) {
-      fail(where, fmt::format("weight_map: tensor \"{}\": expected a file name, found {}",
-                              printable(tensor), value.type_name()));
-    }
-    const auto& shard = value.get_ref<const std::string&>();
-    if (!is_plain_file_name(shard)) {
-      fail(where, fmt::format("weight_map: tensor \"{}\": \"{}\" is not a plain file name of this "
-                              "directory",
-                              printable(tensor), printable(shard)));
-    }
-    const auto [at, is_new] = position.try_emplace(shard, index.shards.size());
-    if (is_new) {
-      if (index.shards.size() == kMaxShards) fail(where, "more than 100000 shards");
-      index.shards.push_back(shard);
-    }
-    index.shard_of.emplace(tensor, at->second);
-  }
-  if (index.shards.empty()) fail(where, "weight_map is empty");
-  const json::Json* metadata = reader.find("metadata");
-  if (metadata != nullptr && metadata->is_object()) {
-    ConfigReader metadata_reader(*metadata, where, "metadata.");
-    const json::Json* total = metadata_reader.find("total_size");
-    if (total != nullptr && total->is_number_unsigned()) {
-      index.total_size = static_cast<std::int64_t>(
-          std::min(total->get<std::uint64_t>(), static_cast<std::uint64_t>(INT64_MAX)));
-    }
-  }
+  index.shard_of.reserve(json_text.size() / kBytesPerEntry);
+  IndexSink sink(where, index);
+  json::read_events(json_text, where, sink);
+  sink.finish();
   return index;
 }
 

@@ -7,6 +7,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/tokenizer_data.hpp"
 #include "lib/model/utf8_stream.hpp"
 
@@ -45,7 +46,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
   if (text.size() > kMaxTextBytes) {
     refuse("text", fmt::format("{} bytes are more than {}", text.size(), kMaxTextBytes));
   }
-  if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos) {
+  if (const std::size_t at = first_invalid_utf8(text); at != text.size()) {
     refuse("text", fmt::format("not UTF-8 at byte {}", at));
   }
   MatchScratch scratch(text.size());

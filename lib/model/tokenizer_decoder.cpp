@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "lib/base/text.hpp"
 #include "lib/model/tokenizer_bytes.hpp"
 #include "lib/model/unicode_text.hpp"
 #include "lib/model/utf8_stream.hpp"
@@ -124,7 +125,7 @@ class ByteFallbackStage final : public WholeTokenStage {
 
   void end_run() {
     if (!run_.empty()) {
-      if (find_invalid_utf8(run_) == std::string::npos) {
+      if (is_utf8(run_)) {
         next_->push(run_, begun_);
       } else {
         replace(run_.size());

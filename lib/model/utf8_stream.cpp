@@ -96,18 +96,6 @@ void Utf8Stream::flush(std::string& out) {
   pending_count_ = 0;
 }
 
-std::size_t find_invalid_utf8(std::string_view text) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    at += ascii_run(text.substr(at));
-    if (at == text.size()) break;
-    const Utf8Prefix prefix = utf8_prefix(text.substr(at));
-    if (!prefix.complete) return at;
-    at += prefix.length;
-  }
-  return std::string_view::npos;
-}
-
 std::string to_valid_utf8(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());

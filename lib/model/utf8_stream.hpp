@@ -36,9 +36,6 @@ struct Utf8Prefix {
 };
 [[nodiscard]] Utf8Prefix utf8_prefix(std::string_view text);
 
-// Offset of the first byte that is not valid UTF-8, or npos.
-[[nodiscard]] std::size_t find_invalid_utf8(std::string_view text);
-
 // The text with every maximal invalid subpart replaced by U+FFFD.
 [[nodiscard]] std::string to_valid_utf8(std::string_view bytes);
 

@@ -11,6 +11,7 @@
 
 #include "lib/json/read.hpp"
 #include "lib/report/json_io.hpp"
+#include "tests/support/sparse_checkpoint.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/tools/process.hpp"
 
@@ -163,6 +164,18 @@ TEST(Inspect, FindsCheckpointsThatComeWithTheToolkitByName) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(count_lines(result.err), 1);
   EXPECT_THAT(result.err, HasSubstr("no-such-checkpoint"));
+}
+
+// 673 GB of holes: reading more than headers would take minutes, not fit in memory, and the test.
+TEST(Inspect, ReadsHeadersAloneOfACheckpointLargerThanAnyDiskHere) {
+  const TempDir dir;
+  const auto written = moe::test::write_sparse_checkpoint(
+      MOE_SOURCE_DIR "/scenarios/models/DeepSeek-V3.json", dir / "model");
+  ASSERT_GT(written.file_bytes, 670'000'000'000);
+  const Json report = report_of({"inspect", (dir / "model").string()}, 0);
+  EXPECT_EQ(value_of(report, "parameters_total"), 671026419200.0);
+  EXPECT_EQ(value_of(report, "weight_file_bytes"), static_cast<double>(written.file_bytes));
+  EXPECT_EQ(report.at("subject").at("num_moe_layers"), 58);
 }
 
 TEST(Inspect, ListsWhatIsIgnored) {

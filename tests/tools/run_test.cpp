@@ -50,6 +50,56 @@ bool has_finding(const Json& report, const std::string& code) {
   return false;
 }
 
+std::string acceptance_of(const Json& report, const std::string& id) {
+  for (const Json& item : report.at("acceptance").at("items")) {
+    if (item.at("id") == id) return item.at("result").get<std::string>();
+  }
+  return "no such item";
+}
+
+TEST(Run, JudgesTheConfiguredBatchByTheSweep) {
+  const std::vector<std::string> args = {"run",
+                                         checkpoint("qwen3moe-a"),
+                                         "--batch",
+                                         "1,2,8",
+                                         "--prompt-tokens",
+                                         "8",
+                                         "--output-tokens",
+                                         "5",
+                                         "--repeat",
+                                         "3",
+                                         "--no-limits",
+                                         "--format",
+                                         "json"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_moe_bench(all);
+  };
+  const Json judged = parse_report(with({"--configured-batch", "1"}).out);
+  EXPECT_EQ(value_of(judged, "batch_sweep_points_count"), 3.0);
+  EXPECT_GT(value_of(judged, "batch_throughput_ratio"), 0.0);
+  EXPECT_LE(value_of(judged, "batch_throughput_ratio"), 1.0);
+  EXPECT_NE(acceptance_of(judged, "batch.tuned"), "not_measured");
+  const Json impossible =
+      parse_report(with({"--configured-batch", "1", "--target-ttft", "1us"}).out);
+  EXPECT_TRUE(impossible.at("metrics").at("batch_throughput_ratio").at("value").is_null());
+  EXPECT_EQ(acceptance_of(impossible, "batch.tuned"), "not_measured");
+  EXPECT_EQ(acceptance_of(parse_report(with({}).out), "batch.tuned"), "not_measured");
+  EXPECT_EQ(with({"--configured-batch", "5"}).exit_code, 2);
+}
+
+TEST(Run, MemoryIsJudgedAgainstALimitThatSomebodySet) {
+  const Json limited =
+      parse_report(run_moe_bench(quick_run({"--format", "json", "--max-memory", "1GB"})).out);
+  EXPECT_GT(value_of(limited, "memory_use_ratio"), 0.0);
+  EXPECT_LT(value_of(limited, "memory_use_ratio"), 0.5);
+  EXPECT_EQ(acceptance_of(limited, "memory.utilization"), "fail");
+  EXPECT_EQ(acceptance_of(parse_report(run_moe_bench(quick_run({"--format", "json"})).out),
+                          "memory.utilization"),
+            "not_measured");
+}
+
 TEST(Run, WritesOneValidDocument) {
   const ProcessResult result = run_moe_bench(quick_run({"--format", "json", "--raw-samples"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;

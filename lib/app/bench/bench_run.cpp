@@ -138,6 +138,9 @@ void fill_settings(const RunArgs& args, const EngineSetup& setup, const PromptSo
   settings["until_ci_ratio"] = args.until_ci ? json::Json(*args.until_ci) : json::Json(nullptr);
   settings["max_time_s"] = args.max_time_s;
   settings["warmup"] = args.warmup;
+  settings["configured_batch"] = args.configured_batch;
+  settings["target_ttft_s"] = args.target_ttft_s;
+  settings["target_itl_s"] = args.target_itl_s;
   settings["clock"] = "CLOCK_MONOTONIC";
   settings["scheduling"] =
       "static batch: all requests start together, one prefill, then steps of one token each";
@@ -183,6 +186,7 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   if (recorder) recorder->commit();
 
   add_run_metrics(outcome, facts, report);
+  add_run_acceptance(outcome, facts, report);
   add_run_tables(outcome, facts, report);
   add_run_charts(report);
   add_run_findings(outcome, facts, session);

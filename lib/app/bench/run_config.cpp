@@ -81,6 +81,14 @@ void add_run_options(Options& options, RunArgs& args) {
   options.integer("--warmup", args.warmup, {0, 1000}, "Untimed repetitions before each point");
   options.flag("--no-limits", args.has_no_limits,
                "Do not measure the machine's limits first (about a second)");
+  options.group("Judge a batch size (checklist item batch.tuned)");
+  options.integer("--configured-batch", args.configured_batch, {0, 65536},
+                  "The batch in use, one of --batch; compared with the best of at least three",
+                  "none");
+  options.duration("--target-ttft", args.target_ttft_s,
+                   "Only batches whose median TTFT is within this count", "none");
+  options.duration("--target-itl", args.target_itl_s,
+                   "Only batches whose median ITL is within this count", "none");
   options.group("Also write");
   options.flag("--raw-samples", args.keeps_raw_samples, "Keep every sample in the report");
   options.text("--dump-routing", "FILE", args.dump_routing,
@@ -94,6 +102,10 @@ void add_run_options(Options& options, RunArgs& args) {
 }
 
 std::vector<BenchPoint> sweep_points(const RunArgs& args) {
+  if (args.configured_batch > 0 && !std::ranges::count(args.batch, args.configured_batch)) {
+    throw Error(ErrorCode::kUsage, fmt::format("--configured-batch {} is not one of --batch {}",
+                                               args.configured_batch, format_integers(args.batch)));
+  }
   const std::size_t count =
       args.batch.size() * args.prompt_tokens.size() * args.output_tokens.size();
   if (count > kMaxPoints) {

@@ -34,6 +34,9 @@ struct RunArgs {
   double max_time_s = 10.0;  // per point
   std::int64_t warmup = 1;   // repetitions
   bool has_no_limits = false;
+  std::int64_t configured_batch = 0;  // the batch in use, judged by the sweep; 0: none
+  double target_ttft_s = 0.0;         // medians that a batch must keep; 0: no target
+  double target_itl_s = 0.0;
   bool keeps_raw_samples = false;
   std::string dump_routing;
   EngineArgs engine;

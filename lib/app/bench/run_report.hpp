@@ -36,6 +36,10 @@ struct RunFacts {
 // measured, of each under NAME.batch_B.prompt_tokens_P.output_tokens_O.
 void add_run_metrics(const RunOutcome& outcome, const RunFacts& facts, report::Report& report);
 
+// Those that only the checklist reads: the configured batch against the sweep, memory against its
+// limit.
+void add_run_acceptance(const RunOutcome& outcome, const RunFacts& facts, report::Report& report);
+
 void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Report& report);
 // And the metrics to show first.
 void add_run_charts(report::Report& report);

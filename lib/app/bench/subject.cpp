@@ -41,12 +41,14 @@ void add_weight_file(const FileMap& map, Fnv1a64& hash) {
   const std::size_t data_begin = sizeof(header_bytes) + header_bytes;
   hash.add(bytes.first(data_begin));
   const auto data_bytes = static_cast<std::int64_t>(bytes.size() - data_begin);
+  map.advise_read_ahead(false);
   for (std::int64_t page = 0; page < kNumPages && data_bytes > 0; ++page) {
     const std::int64_t begin = data_bytes / kNumPages * page;
     const std::int64_t length = std::min(kPageBytes, data_bytes - begin);
     hash.add(bytes.subspan(data_begin + static_cast<std::size_t>(begin),
                            static_cast<std::size_t>(length)));
   }
+  map.advise_read_ahead(true);
 }
 
 }  // namespace

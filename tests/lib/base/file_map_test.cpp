@@ -90,6 +90,8 @@ TEST(FileMap, AdviceDoesNotChangeWhatIsRead) {
   const std::string text(20'000, 'x');
   test::write_file(dir / "x", text);
   const FileMap map(dir / "x");
+  map.advise_read_ahead(false);
+  map.advise_read_ahead(true);
   map.advise_done(0, text.size());
   map.advise_done(100, 5000);
   map.advise_done(19'999, 1);

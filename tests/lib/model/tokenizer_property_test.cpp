@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/base/rng.hpp"
+#include "lib/base/text.hpp"
 #include "lib/model/tokenizer.hpp"
 #include "lib/model/unicode_text.hpp"
 #include "lib/model/utf8_stream.hpp"
@@ -79,12 +80,12 @@ TEST(TokenStreamProperty, AnyIdsStreamToWhatTheyDecodeTo) {
       std::string text;
       for (const std::int32_t id : ids) {
         const std::string step = stream.push(id);
-        EXPECT_EQ(find_invalid_utf8(step), std::string::npos);
+        EXPECT_TRUE(is_utf8(step));
         text += step;
       }
       text += stream.flush();
       const std::string whole = tokenizer.decode(ids, skip_special);
-      EXPECT_EQ(find_invalid_utf8(whole), std::string::npos);
+      EXPECT_TRUE(is_utf8(whole));
       if (whole.find(kReplacementCharacter) == std::string::npos || name[0] == 'b') {
         EXPECT_EQ(text, whole) << name;
       }

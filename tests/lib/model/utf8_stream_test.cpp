@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/base/rng.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::model {
 namespace {
@@ -74,10 +75,10 @@ TEST(Utf8Stream, HoldsOnlyWhatMayStillBecomeACharacter) {
 }
 
 TEST(FindInvalidUtf8, GivesTheFirstBadByte) {
-  EXPECT_EQ(find_invalid_utf8(""), std::string::npos);
-  EXPECT_EQ(find_invalid_utf8("a\xE5\x8F\xAB"), std::string::npos);
-  EXPECT_EQ(find_invalid_utf8("ab\x80"), 2U);
-  EXPECT_EQ(find_invalid_utf8("a\xE5\x8F"), 1U);
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("a\xE5\x8F\xAB"));
+  EXPECT_EQ(first_invalid_utf8("ab\x80"), 2U);
+  EXPECT_EQ(first_invalid_utf8("a\xE5\x8F"), 1U);
 }
 
 TEST(Utf8Stream, RandomBytesGiveValidTextWhateverThePortions) {
@@ -88,12 +89,12 @@ TEST(Utf8Stream, RandomBytesGiveValidTextWhateverThePortions) {
     std::string bytes;
     for (int i = 0; i < 12; ++i) bytes += interesting[rng.next_below(interesting.size())];
     const std::string whole = to_valid_utf8(bytes);
-    EXPECT_EQ(find_invalid_utf8(whole), std::string::npos);
+    EXPECT_TRUE(is_utf8(whole));
     Utf8Stream stream;
     std::string out;
     for (const char byte : bytes) {
       stream.push({&byte, 1}, out);
-      EXPECT_EQ(find_invalid_utf8(out), std::string::npos);
+      EXPECT_TRUE(is_utf8(out));
       EXPECT_LE(stream.pending().size(), 3U);
     }
     stream.flush(out);
