@@ -1,0 +1,82 @@
+#include "lib/routing/text_lines.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lib/base/error.hpp"
+
+namespace moe::routing {
+
+TextLines::TextLines(SharedMap map)
+    : map_(std::move(map)),
+      text_(reinterpret_cast<const char*>(map_->bytes().data()), map_->bytes().size()),
+      releaser_(map_.get()) {}
+
+std::optional<std::string_view> TextLines::next() {
+  while (at_ < text_.size()) {
+    const std::string_view window = text_.substr(at_, kMaxLineBytes + 1);
+    std::size_t length = window.find('\n');
+    if (length == std::string_view::npos) {
+      length = window.size();
+      if (length > kMaxLineBytes) {
+        throw Error(ErrorCode::kInput,
+                    fmt::format("{}:{}: a line of more than {} MiB", map_->path().string(),
+                                line_number_ + 1, kMaxLineBytes >> 20));
+      }
+    }
+    std::string_view line = text_.substr(at_, length);
+    releaser_.used_up_to(map_->bytes().data() + at_);
+    at_ = std::min(at_ + length + 1, text_.size());
+    ++line_number_;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!trim(line).empty()) return line;
+  }
+  return std::nullopt;
+}
+
+void TextLines::rewind() {
+  at_ = 0;
+  line_number_ = 0;
+  releaser_ = PageReleaser(map_.get());
+}
+
+std::string TextLines::place() const {
+  return fmt::format("{}:{}", map_->path().string(), line_number_);
+}
+
+std::vector<std::string_view> split(std::string_view line, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t at = line.find(separator);
+    parts.push_back(line.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    line.remove_prefix(at + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+std::optional<std::int64_t> to_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> to_real(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+}  // namespace moe::routing
