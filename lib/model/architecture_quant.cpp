@@ -305,12 +305,13 @@ void resolve(std::vector<WeightGroup>& groups, const QuantRules& rules, const st
     const bool is_matrix = group.rows > 1;
     const bool is_table = group.part == Part::kEmbedding || group.part == Part::kHead;
     if (rules.is_everything) {
-      // GGUF: norms and biases F32, routers as they were, everything else in blocks.
+      // GGUF: vectors and routers F32, everything else in blocks.
       if (is_matrix && (group.is_linear || is_table)) {
         group.format = rules.linear;
         group.fixed_bits = 0;
+      } else {
+        group.fixed_bits = 32;
       }
-      if (!is_matrix) group.fixed_bits = 32;
       continue;
     }
     const bool is_head = group.part == Part::kHead && rules.has_quantized_head;

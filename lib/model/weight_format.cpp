@@ -108,6 +108,17 @@ std::optional<WeightFormat> gguf_format(const std::string& name) {
   return std::nullopt;
 }
 
+std::optional<WeightFormat> known_format(std::string_view text) {
+  std::string name = lower(text);
+  if (name == "awq" || name == "gptq") name = "int4-g128";
+  if (auto format = fixed_format(name)) return format;
+  if (const auto block = trailing_number(name, "fp8-block")) {
+    return quantized(name, 8, *block, *block, 32);
+  }
+  if (auto format = integer_format(name)) return format;
+  return gguf_format(name);
+}
+
 double block_extent(std::int64_t block, std::int64_t extent) {
   return block > 0 ? static_cast<double>(std::min(block, extent)) : static_cast<double>(extent);
 }
@@ -135,17 +146,16 @@ std::int64_t matrix_bytes(const WeightFormat& format, std::int64_t rows, std::in
 }
 
 WeightFormat parse_weight_format(std::string_view text) {
-  std::string name = lower(text);
-  if (name == "awq" || name == "gptq") name = "int4-g128";
-  if (const auto format = fixed_format(name)) return *format;
-  if (const auto block = trailing_number(name, "fp8-block")) {
-    return quantized(name, 8, *block, *block, 32);
-  }
-  if (const auto format = integer_format(name)) return *format;
-  if (const auto format = gguf_format(name)) return *format;
+  if (auto format = known_format(text)) return *std::move(format);
   throw Error(ErrorCode::kInput,
               fmt::format("weight format \"{}\" is not known; known: {}", printable(text),
                           fmt::join(weight_format_names(), ", ")));
+}
+
+std::optional<std::string> find_weight_format(std::string_view name) {
+  const auto format = known_format(name);
+  if (!format) return std::nullopt;
+  return format->name;
 }
 
 std::vector<std::string> weight_format_names() {

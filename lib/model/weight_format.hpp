@@ -5,6 +5,7 @@
 // block types, so that bytes follow from a shape. Touches no file.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,8 @@ struct WeightFormat {
 // GGUF types q4_0 ... tq2_0. Any -gN is understood. Throws Error(kInput) listing the names.
 [[nodiscard]] WeightFormat parse_weight_format(std::string_view name);
 [[nodiscard]] std::vector<std::string> weight_format_names();
+// The name as parse_weight_format() takes it ("Q4_K" -> "q4_k"); nullopt when it is not known.
+[[nodiscard]] std::optional<std::string> find_weight_format(std::string_view name);
 
 // Nominal bits per weight of a large matrix, scales and zero points included.
 [[nodiscard]] double bits_per_weight(const WeightFormat& format);

@@ -19,8 +19,10 @@ constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
 constexpr std::int64_t kMib = 1048576;
 // Labels count in GiB and show a little less: H100 "80" 79.18, H200 "141" 140.4, B200 "180" 178.35
-// GiB; cards with ECC in GDDR show less (L40S "48" 44.99), so this stays on the safe side for HBM.
+// GiB; small cards keep ECC in their memory (L40S "48" shows 44.99).
 constexpr double kVisibleShare = 0.98;
+constexpr double kVisibleShareSmall = 0.93;
+constexpr double kSmallGb = 48.0;
 
 // Fields of one entry; every failure names entry and field.
 class Entry {
@@ -159,7 +161,8 @@ std::string ids_of(const HardwareFile& file) {
 
 std::int64_t Accelerator::usable_memory_bytes() const {
   if (memory_visible_bytes) return *memory_visible_bytes;
-  return static_cast<std::int64_t>(memory_gb_marketed * kVisibleShare * 1024.0) * kMib;
+  const double share = memory_gb_marketed > kSmallGb ? kVisibleShare : kVisibleShareSmall;
+  return static_cast<std::int64_t>(memory_gb_marketed * share * 1024.0) * kMib;
 }
 
 HardwareFile parse_hardware(std::string_view json_text, const std::string& where) {

@@ -141,8 +141,8 @@ ByteBand communication(const model::Architecture& architecture, const Layout& la
 Engine parse_engine(std::string_view name) {
   if (name == "vllm") return Engine::kVllm;
   if (name == "sglang") return Engine::kSglang;
-  if (name == "trtllm") return Engine::kTrtLlm;
-  if (name == "llamacpp") return Engine::kLlamaCpp;
+  if (name == "trtllm" || name == "tensorrt-llm") return Engine::kTrtLlm;
+  if (name == "llamacpp" || name == "llama.cpp") return Engine::kLlamaCpp;
   throw Error(ErrorCode::kUsage,
               fmt::format("engine \"{}\" is not known; known: vllm, sglang, trtllm, llamacpp",
                           printable(name)));

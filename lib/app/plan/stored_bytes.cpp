@@ -1,0 +1,86 @@
+#include "lib/app/plan/stored_bytes.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lib/base/error.hpp"
+#include "lib/base/file_map.hpp"
+#include "lib/base/int_math.hpp"
+#include "lib/model/gguf_header.hpp"
+#include "lib/model/safetensors.hpp"
+#include "lib/model/shard_index.hpp"
+#include "lib/model/text_file.hpp"
+
+namespace moe::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+std::int64_t add(std::int64_t a, std::int64_t b, const fs::path& where) {
+  const auto sum = checked_add(a, b);
+  if (!sum) throw Error(ErrorCode::kInput, where.string() + ": sizes beyond 64 bits");
+  return *sum;
+}
+
+StoredBytes of_gguf(const fs::path& path) {
+  const FileMap map(path);
+  const model::GgufHeader header = model::parse_gguf_header(map.bytes(), path.string());
+  StoredBytes stored;
+  for (const model::GgufTensor& tensor : header.tensors) {
+    stored.bytes = add(stored.bytes, tensor.size_bytes, path);
+  }
+  stored.source = fmt::format("{} tensors of {}", header.tensors.size(), path.filename().string());
+  return stored;
+}
+
+std::optional<StoredBytes> of_index(const fs::path& path) {
+  const FileMap map(path);
+  const model::ShardIndex index = model::parse_shard_index(model::text_of(map), path.string());
+  if (index.total_size < 0) return std::nullopt;
+  return StoredBytes{index.total_size,
+                     fmt::format("metadata.total_size of {}", path.filename().string())};
+}
+
+std::optional<StoredBytes> of_headers(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors" && is_file(entry.path())) {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) return std::nullopt;
+  std::ranges::sort(files);
+  StoredBytes stored;
+  std::size_t tensors = 0;
+  for (const fs::path& file : files) {
+    const model::SafetensorsFile header(file);
+    for (const model::TensorEntry& entry : header.entries()) {
+      stored.bytes = add(stored.bytes, entry.end - entry.begin, file);
+    }
+    tensors += header.entries().size();
+  }
+  stored.source = fmt::format("headers of {} safetensors files, {} tensors", files.size(), tensors);
+  return stored;
+}
+
+}  // namespace
+
+std::optional<StoredBytes> read_stored_bytes(const fs::path& path) {
+  if (path.extension() == ".gguf") return of_gguf(path);
+  if (path.filename() != "config.json") return std::nullopt;  // a scenario, not a checkpoint
+  const fs::path folder = path.parent_path();
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (is_file(index)) {
+    if (auto stored = of_index(index)) return stored;
+  }
+  return of_headers(folder.empty() ? fs::path(".") : folder);
+}
+
+}  // namespace moe::app
