@@ -74,6 +74,9 @@ struct StepSetup {
   // Overlap of communication with computation that the engine is known to do (two-batch overlap):
   // share of the all-to-all that is hidden, 0 to 1.
   double hidden_all_to_all = 0.0;
+  // Measured over predicted, from reports of this very deployment (--calibration).
+  double decode_calibration = 1.0;
+  double prefill_calibration = 1.0;
 };
 
 // Numbers of a deployment that do not depend on the batch. Made once; decode() and prefill() are
@@ -132,9 +135,11 @@ class StepModel {
   // cached tokens. With pp stages, the time of one token through all of them.
   [[nodiscard]] StepTime decode(double batch, double context) const;
 
-  // `tokens` new prompt tokens on every attention rank. `weight_share`: the part of a pass over the
-  // weights that these tokens pay for (below 1 when several prompts share a pass).
-  [[nodiscard]] StepTime prefill(double tokens, double weight_share = 1.0) const;
+  // `tokens` new prompt tokens on every attention rank. `weight_share`: passes over the weights
+  // that these tokens pay for, below 1 when several prompts share a pass, above 1 for a prompt that
+  // is cut into several. `cached`: tokens of the prompt that are in the cache already.
+  [[nodiscard]] StepTime prefill(double tokens, double weight_share = 1.0,
+                                 double cached = 0.0) const;
 
   [[nodiscard]] const StepProfile& profile() const { return profile_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
@@ -157,8 +162,6 @@ class StepModel {
     KernelFit prefill_attention;
     CollectiveFit all_reduce;
   };
-  void add_moe(StepTime& time, double tokens_of_group, bool is_decode, double weight_share) const;
-
   StepProfile profile_;
   Layout layout_;
   Accelerator gpu_;
