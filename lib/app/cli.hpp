@@ -52,6 +52,10 @@ class Options {
   void group(std::string_view title) { group_ = title; }
   void positional(const std::string& name, std::string& target, const std::string& help);
 
+  // One or more.
+  void positionals(const std::string& name, std::vector<std::string>& target,
+                   const std::string& help);
+
   void flag(const std::string& names, bool& target, const std::string& help);
   void text(const std::string& names, const std::string& value_name, std::string& target,
             const std::string& help);

@@ -109,6 +109,12 @@ void Options::positional(const std::string& name, std::string& target, const std
         [&target](const std::vector<std::string>& values) { target = values.back(); });
 }
 
+void Options::positionals(const std::string& name, std::vector<std::string>& target,
+                          const std::string& help) {
+  positional_help_.push_back({name + " ...", help});
+  bind_(name, false, true, [&target](const std::vector<std::string>& values) { target = values; });
+}
+
 void Options::flag(const std::string& names, bool& target, const std::string& help) {
   add(names, "", help, "", false, [&target](const std::vector<std::string>&) { target = true; });
 }

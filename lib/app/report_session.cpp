@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/app/exit_code.hpp"
+#include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/report/environment.hpp"
 
@@ -83,11 +84,25 @@ void ReportSession::invalidate(const std::string& reason) {
 
 int ReportSession::finish(int exit_code, std::optional<std::int64_t> seed,
                           const std::optional<std::string>& isa_in_use) {
+  // The checklist reads which tool a report is of.
+  report_.tool = report::make_tool_json(context_.tool);
+  report_.acceptance.verdict = "incomplete";
+  if (has_acceptance_) report_.acceptance = report::evaluate(report_, checklist_);
+  return close(exit_code, seed, isa_in_use);
+}
+
+int ReportSession::finish_merged(std::span<const report::Report> reports,
+                                 const std::vector<std::string>& names) {
+  MOE_CHECK(has_acceptance_);
+  report_.acceptance = report::evaluate_together(reports, names, checklist_);
+  return close(kExitOk, std::nullopt, std::nullopt);
+}
+
+int ReportSession::close(int exit_code, std::optional<std::int64_t> seed,
+                         const std::optional<std::string>& isa_in_use) {
   report_.tool = report::make_tool_json(context_.tool);
   report_.environment = report::make_environment_json(isa_in_use, ::environ);
   if (exit_code == kExitOk && !report_.validity.valid) exit_code = kExitNothingMeasured;
-  report_.acceptance.verdict = "incomplete";
-  if (has_acceptance_) report_.acceptance = report::evaluate(report_, checklist_);
   const std::vector<std::string> failures = report::gate_failures(report_.acceptance, gate_);
   if (exit_code == kExitOk && !failures.empty()) {
     exit_code = kExitCheckFailed;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,16 @@ class ReportSession {
   [[nodiscard]] int finish(int exit_code, std::optional<std::int64_t> seed,
                            const std::optional<std::string>& isa_in_use);
 
+  // For a report that judges others: the acceptance is theirs together, over every item of the
+  // checklist. `names` says where each came from. Acceptance options must have been given.
+  [[nodiscard]] int finish_merged(std::span<const report::Report> reports,
+                                  const std::vector<std::string>& names);
+
  private:
+  // Everything behind the verdict: gate, run block, files.
+  [[nodiscard]] int close(int exit_code, std::optional<std::int64_t> seed,
+                          const std::optional<std::string>& isa_in_use);
+
   ToolContext context_;
   bool has_acceptance_ = false;
   report::Checklist checklist_;

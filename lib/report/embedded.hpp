@@ -8,6 +8,7 @@ namespace moe::report::embedded {
 
 [[nodiscard]] std::string_view report_schema();     // reports/schema/report.schema.json
 [[nodiscard]] std::string_view checklist_schema();  // reports/schema/checklist.schema.json
+[[nodiscard]] std::string_view scenario_schema();   // reports/schema/scenario.schema.json
 [[nodiscard]] std::string_view checklist();         // reports/checklist.json
 [[nodiscard]] std::string_view report_css();        // reports/templates/report.css
 [[nodiscard]] std::string_view report_js();         // reports/templates/report.js

@@ -28,7 +28,7 @@ constexpr std::array kSeverities = {Severity::kInfo, Severity::kWarning, Severit
 constexpr std::array kItemResults = {ItemResult::kPass, ItemResult::kFail, ItemResult::kNotMeasured,
                                      ItemResult::kNotApplicable};
 constexpr std::array kChartKinds = {ChartKind::kBar, ChartKind::kLine, ChartKind::kStacked,
-                                    ChartKind::kHeatmap};
+                                    ChartKind::kTornado, ChartKind::kHeatmap};
 
 Json number_or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -311,6 +311,8 @@ const char* name_of(ChartKind kind) {
       return "line";
     case ChartKind::kStacked:
       return "stacked";
+    case ChartKind::kTornado:
+      return "tornado";
     case ChartKind::kHeatmap:
       return "heatmap";
   }

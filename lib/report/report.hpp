@@ -52,7 +52,8 @@ struct Table {
   bool is_detail = false;
 };
 
-enum class ChartKind : std::uint8_t { kBar, kLine, kStacked, kHeatmap };
+// kTornado: horizontal bars around zero, for what moves a result down and up.
+enum class ChartKind : std::uint8_t { kBar, kLine, kStacked, kTornado, kHeatmap };
 
 // How the HTML report draws a table. Names are those of Report::tables and of its columns.
 struct Chart {

@@ -19,6 +19,7 @@
   function draw(canvas, spec) {
     const line = spec.kind === "line";
     const stacked = spec.kind === "stacked";
+    const tornado = spec.kind === "tornado";
     const datasets = spec.series.map(function (one, i) {
       const ink = color("--s" + (i % 8));
       return {
@@ -34,13 +35,19 @@
     if (spec.units.length > 1) {
       scales.y1 = axis(spec.units[1], { position: "right", beginAtZero: true, grid: { drawOnChartArea: false } });
     }
+    if (tornado) {
+      // Bars lie: the values run along x, the categories along y, both series of one share a row.
+      scales.x = axis("", { ticks: { color: color("--soft"), callback: function (v) { return Math.round(100 * v) + " %"; } } });
+      scales.y = axis("", { stacked: true });
+      datasets.forEach(function (one) { delete one.yAxisID; });
+    }
     return new Chart(canvas, {
       type: line ? "line" : "bar",
       data: { labels: spec.labels, datasets: datasets },
       options: {
         animation: false, responsive: true, maintainAspectRatio: false,
         interaction: { mode: "index", intersect: false },
-        scales: scales,
+        scales: scales, indexAxis: tornado ? "y" : "x",
         plugins: {
           legend: { display: datasets.length > 1, position: "bottom", labels: { color: color("--ink"), boxWidth: 12 } }
         }
