@@ -1,0 +1,50 @@
+#pragma once
+
+// What a plan takes from reports of the other tools. The keys that are read stand here and nowhere
+// else.
+
+#include <string>
+#include <vector>
+
+#include "lib/planner/collective_time.hpp"
+#include "lib/planner/expert_hits.hpp"
+#include "lib/planner/hardware.hpp"
+#include "lib/report/report.hpp"
+
+namespace moe::app {
+
+// moe-skew: table of selections per expert with the columns "expert" and "tokens" (and "layer" when
+// there are several), and mean over maximum load of the ranks under the placement it proposes.
+inline constexpr const char* kSkewTable = "expert_load";
+inline constexpr const char* kSkewExpertColumn = "expert";
+inline constexpr const char* kSkewLayerColumn = "layer";
+inline constexpr const char* kSkewTokensColumn = "tokens";
+inline constexpr const char* kSkewBalancedness = "placement_gpu_balancedness_ratio";
+// moe-a2a: bus bandwidth at the largest size and over how many nodes it was measured.
+inline constexpr const char* kA2aBusBandwidth = "a2a_busbw_bytes_per_s";
+inline constexpr const char* kA2aNodes = "num_nodes";
+
+struct SkewEvidence {
+  planner::RoutingSkew skew;
+  std::vector<std::string> notes;  // what was read, one line each
+};
+
+// Throws Error(kInput) when the report is not of moe-skew, not valid, or holds none of these.
+[[nodiscard]] SkewEvidence skew_from_report(const report::Report& report, const std::string& where);
+[[nodiscard]] SkewEvidence read_skew_report(const std::string& path);
+
+struct LinkEvidence {
+  double bus_bytes_per_s = 0.0;
+  bool is_between_nodes = false;
+  report::MetricKind kind = report::MetricKind::kMeasured;
+  std::string note;
+};
+
+[[nodiscard]] LinkEvidence links_from_report(const report::Report& report,
+                                             const std::string& where);
+[[nodiscard]] LinkEvidence read_a2a_report(const std::string& path);
+
+// Puts the measured rate in the place of the data sheet's or the assumed one.
+void apply(const LinkEvidence& links, planner::Accelerator& gpu, planner::ScaleOut& network);
+
+}  // namespace moe::app
