@@ -22,6 +22,8 @@ build libsimdjson-dev JSON headers of many megabytes
 build libcli11-dev command-line options
 build libonig-dev Oniguruma, regular expressions of tokenizers
 build libutf8proc-dev Unicode normalisation of tokenizers
+build libhwloc-dev topology of this host
+build libpugixml-dev XML of topologies
 build libjs-chart.js charts inside HTML reports
 test libgtest-dev GoogleTest
 test libgmock-dev GoogleMock
