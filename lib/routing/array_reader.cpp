@@ -24,6 +24,7 @@ namespace {
 // No model routes a token to more experts; a longer last axis holds counts.
 constexpr std::int64_t kMaxTopK = 16;
 constexpr std::int64_t kMaxLayers = 65536;
+constexpr std::int64_t kMaxExpertId = 65535;
 
 [[noreturn]] void fail(const std::string& where, const std::string& message) {
   throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
@@ -79,7 +80,7 @@ void read_neighbour(const std::filesystem::path& array, Facts& facts) {
 }
 
 // Largest id of an id array, unused slots aside.
-std::int32_t largest_id(const std::vector<ArrayView>& layers) {
+std::int32_t largest_id(const std::vector<ArrayView>& layers, const FileMap* map) {
   std::int32_t sentinel = std::numeric_limits<std::int32_t>::max();
   if (layers.front().type == ElementType::kU8) sentinel = 255;
   if (layers.front().type == ElementType::kU16) sentinel = 65535;
@@ -87,6 +88,7 @@ std::int32_t largest_id(const std::vector<ArrayView>& layers) {
   std::vector<std::int32_t> ids;
   for (const ArrayView& rows : layers) {
     constexpr std::int64_t kRows = 4096;
+    PageReleaser releaser(map);
     for (std::int64_t t = 0; t < rows.shape[0]; t += kRows) {
       const std::int64_t count = std::min(kRows, rows.shape[0] - t);
       ids.assign(static_cast<std::size_t>(count * rows.shape[1]), 0);
@@ -94,6 +96,7 @@ std::int32_t largest_id(const std::vector<ArrayView>& layers) {
       for (const std::int32_t id : ids) {
         if (id < sentinel) largest = std::max(largest, id);
       }
+      releaser.used_up_to(rows.at(t).bytes.data());
     }
   }
   return largest;
@@ -158,12 +161,26 @@ class ArrayReader {
   ArrayLayout layout_of(const ArrayView& array) const {
     if (options_.layout != ArrayLayout::kAuto) return options_.layout;
     if (array.rank() == 3 && is_integer(array.type) && array.shape[2] <= kMaxTopK) {
-      return ArrayLayout::kTokenIds;
+      return has_large_numbers(array) ? ArrayLayout::kCounts : ArrayLayout::kTokenIds;
     }
     // Half precision is what a router writes, and a negative number is a score, not a count.
     const bool is_half = array.type == ElementType::kF16 || array.type == ElementType::kBf16;
     if (is_half || has_scores(array)) return ArrayLayout::kLogits;
     return ArrayLayout::kCounts;
+  }
+
+  // Numbers above any expert's, in the first rows of an integer array [.., .., few].
+  static bool has_large_numbers(const ArrayView& array) {
+    if (element_bytes(array.type) < 4 || array.num_elements() == 0) return false;
+    std::vector<std::int64_t> values(static_cast<std::size_t>(array.shape[2]));
+    const ArrayView first = array.at(0);
+    for (std::int64_t l = 0; l < std::min<std::int64_t>(first.shape[0], kMaxLayers); ++l) {
+      read_integers(first.at(l), 0, std::span(values));
+      for (const std::int64_t value : values) {
+        if (value > kMaxExpertId) return true;
+      }
+    }
+    return false;
   }
 
   // Floats below zero, or fractions, in the first rows.
@@ -250,7 +267,7 @@ class ArrayReader {
     info.top_k = static_cast<std::int32_t>(layers.front().shape[1]);
     info.num_experts = options_.num_experts.value_or(facts_.num_experts);
     if (info.num_experts == 0) {
-      info.num_experts = largest_id(layers) + 1 - options_.num_shared_experts;
+      info.num_experts = largest_id(layers, file_.map.get()) + 1 - options_.num_shared_experts;
       add_observation(input.observations, "experts.inferred", info.num_experts,
                       fmt::format("the file does not say how many experts there are: {} from the "
                                   "largest id (--experts says it)",

@@ -23,8 +23,8 @@
 namespace moe::routing {
 namespace {
 
-// Layers x experts that one window of counts may hold: 2^28 counts are 2 GiB.
-constexpr std::int64_t kMaxCells = std::int64_t{1} << 28;
+// Layers x experts that one window of counts may hold: 2^24 counts are 128 MiB.
+constexpr std::int64_t kMaxCells = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxExperts = 65536;
 constexpr std::size_t kMaxFiles = 65536;
 
@@ -49,10 +49,10 @@ bool is_tensorrt(const ArrayFile& file) {
 
 // The first line is a whole JSON object, and either more follows or it is a routing row.
 bool is_json_lines(const SharedMap& map) {
-  TextLines lines(map);
-  const auto first = lines.next();
-  if (!first.has_value()) return false;
   try {
+    TextLines lines(map);
+    const auto first = lines.next();
+    if (!first.has_value()) return false;
     const json::Json object = json::parse(*first, "");
     if (!object.is_object()) return false;
     return lines.next().has_value() || object.contains("topk_ids") ||

@@ -1,1 +1,5 @@
 moe_add_fuzzer(fuzz_routing_trace SOURCES fuzz_routing_trace.cpp DEPS moe::routing)
+moe_add_fuzzer(fuzz_routing_pickle SOURCES fuzz_routing_pickle.cpp DEPS moe::routing)
+foreach(family arrays dumps text)
+  moe_add_fuzzer(fuzz_routing_${family} SOURCES fuzz_routing_input.cpp DEPS moe::routing)
+endforeach()
