@@ -165,11 +165,16 @@ PreparedPoints prepare_points(const std::vector<OperatingPoint>& points,
         prepared.models.emplace_back(*architecture, to_layout(point.prefill), *gpu, setup,
                                      measured);
       }
-      prepared.max_requests =
-          room_for_requests(*architecture, decode, *gpu, setup, prepared.shape, rules);
     } catch (const Error& error) {
       skip(fmt::format("{}: {}", describe(decode), error.what()));
       continue;
+    }
+    try {
+      prepared.max_requests =
+          room_for_requests(*architecture, decode, *gpu, setup, prepared.shape, rules);
+    } catch (const Error&) {
+      // It was measured, so some engine pads or splits what our rules refuse.
+      prepared.max_requests = 0.0;
     }
     prepared.weight =
         1.0 / static_cast<double>(repeats[fmt::format("{}|{}", point_key(point), point.tpot_s)]);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kDerivativeStep = 1e-4;
 constexpr double kLargestMove = 1.0;  // of a logarithm in one round
-constexpr int kMaxDampingTrials = 8;
+constexpr int kMaxDampingTrials = 14;
 
 // One parameter: the logarithm of a term's global value or of one of its factors.
 struct Parameter {
@@ -273,7 +273,7 @@ StepFitResult fit_step_constants(const StepConstants& start, std::vector<Prepare
       }
       damping = is_better ? std::max(damping / 5.0, 1e-5) : damping * 5.0;
     }
-    if (!is_better || gain < 1e-4 * loss) break;
+    if (!is_better || gain < 1e-6 * loss) break;
   }
   result.last_loss = loss;
   result.constants = to_constants(start, fitter.parameters(), x);

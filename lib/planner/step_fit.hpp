@@ -14,7 +14,7 @@
 namespace moe::planner {
 
 struct StepFitOptions {
-  int max_rounds = 30;
+  int max_rounds = 60;
   double tpot_scale = 0.06;  // spread of log TPOT that counts as one unit of misfit
   double ttft_scale = 0.15;
   double robust_width = 2.0;  // units beyond which a row loses its pull
