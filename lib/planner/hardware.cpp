@@ -134,7 +134,9 @@ Accelerator read_accelerator(const Json& object, const std::string& where) {
   }
   gpu.tdp_w = named.optional_number("tdp_w");
   gpu.gpus_per_node = named.count("gpus_per_node", 8);
-  gpu.sm_arch = named.find("sm_arch") == nullptr ? 0 : named.count("sm_arch", 1);
+  // AMD's are names ("gfx942"), not numbers.
+  const Json* sm_arch = named.find("sm_arch");
+  gpu.sm_arch = sm_arch == nullptr || sm_arch->is_string() ? 0 : named.count("sm_arch", 1);
   gpu.confidence = named.text("confidence", false);
   gpu.sources = named.texts("source");
   gpu.notes = named.texts("notes");
