@@ -208,14 +208,6 @@ double A2aModel::half_bandwidth_bytes(const A2aInput& input) const {
   return high;
 }
 
-std::optional<double> A2aModel::gather_scatter_s(const A2aInput& input, double bytes) const {
-  const std::int64_t n = input.cluster.num_ranks;
-  const CollectiveSeries* gather = find(input.gpu, input.library, "all_gather", n);
-  const CollectiveSeries* scatter = find(input.gpu, input.library, "reduce_scatter", n);
-  if (gather == nullptr || scatter == nullptr) return std::nullopt;
-  return gather->time_s(bytes) + scatter->time_s(bytes);
-}
-
 Overlap overlap_chunks(const A2aModel& model, const A2aInput& input, double bytes, double compute_s,
                        std::int64_t num_chunks) {
   MOE_CHECK(num_chunks >= 1);

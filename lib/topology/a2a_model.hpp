@@ -55,8 +55,6 @@ class A2aModel {
   // Series of one operation at a number of ranks; nullptr when nobody measured it.
   [[nodiscard]] const CollectiveSeries* find(const std::string& gpu, const std::string& library,
                                              const std::string& op, std::int64_t num_ranks) const;
-  // All-gather of `bytes` followed by reduce-scatter, the alternative that some engines use.
-  [[nodiscard]] std::optional<double> gather_scatter_s(const A2aInput& input, double bytes) const;
 
  private:
   struct Intra {

@@ -13,7 +13,7 @@ namespace {
 constexpr int kBoxWidth = 104;
 constexpr int kBoxHeight = 34;
 constexpr int kGap = 16;
-constexpr int kRowHeight = 120;
+constexpr int kRowHeight = 96;
 constexpr int kMargin = 24;
 
 struct Box {
@@ -44,19 +44,41 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-int row_of(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kCpu:
-      return 0;
-    case NodeKind::kPciSwitch:
-      return 1;
-    case NodeKind::kGpu:
-    case NodeKind::kNic:
-      return 2;
-    case NodeKind::kNvSwitch:
-      return 3;
+// CPUs, outer switches, switches below switches, devices, NVSwitches.
+std::vector<int> rows_of(const Topology& topology) {
+  std::vector<int> rows(topology.nodes.size(), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    switch (topology.nodes[i].kind) {
+      case NodeKind::kCpu:
+        rows[i] = 0;
+        break;
+      case NodeKind::kPciSwitch:
+        rows[i] = 1;
+        break;
+      case NodeKind::kGpu:
+      case NodeKind::kNic:
+        rows[i] = 3;
+        break;
+      case NodeKind::kNvSwitch:
+        rows[i] = 4;
+        break;
+    }
   }
-  return 0;
+  for (const Link& link : topology.links) {
+    const std::size_t child = static_cast<std::size_t>(link.a);
+    const std::size_t parent = static_cast<std::size_t>(link.b);
+    const bool is_nested = link.kind == LinkKind::kPcie && rows[child] == 1 &&
+                           topology.nodes[parent].kind == NodeKind::kPciSwitch;
+    if (is_nested) rows[child] = 2;
+  }
+  return rows;
+}
+
+// What stands in the box; the bus id of a switch goes below.
+std::string label_of(const Node& node) {
+  if (node.bus_id.empty()) return node.name;
+  if (node.kind == NodeKind::kPciSwitch) return "PCIe switch";
+  return node.kind == NodeKind::kNvSwitch ? "NVSwitch" : node.name;
 }
 
 const char* fill_of(NodeKind kind) {
@@ -95,17 +117,17 @@ const char* stroke_of(LinkKind kind) {
 std::string to_svg(const Topology& topology) {
   std::map<int, int> used;  // boxes in each row
   std::vector<Box> boxes;
-  for (const Node& node : topology.nodes) {
-    const int row = row_of(node.kind);
+  const std::vector<int> rows = rows_of(topology);
+  for (const int row : rows) {
     boxes.push_back({kMargin + used[row]++ * (kBoxWidth + kGap), kMargin + row * kRowHeight});
   }
   int widest = 1;
   for (const auto& [row, count] : used) widest = std::max(widest, count);
   const int width = 2 * kMargin + widest * (kBoxWidth + kGap) - kGap;
-  const int height = 2 * kMargin + 3 * kRowHeight + kBoxHeight + 24;
+  const int height = 2 * kMargin + 4 * kRowHeight + kBoxHeight + 24;
   // Rows with fewer boxes are spread over the width.
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const int row = row_of(topology.nodes[i].kind);
+    const int row = rows[i];
     const int free = width - 2 * kMargin - used[row] * (kBoxWidth + kGap) + kGap;
     boxes[i].x += free / 2;
   }
@@ -144,7 +166,7 @@ std::string to_svg(const Topology& topology) {
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
         "stroke=\"#444444\"/>\n<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
         boxes[i].x, boxes[i].y, kBoxWidth, kBoxHeight, fill_of(node.kind),
-        boxes[i].x + kBoxWidth / 2, boxes[i].y + (has_below ? 14 : 21), fitted(node.name));
+        boxes[i].x + kBoxWidth / 2, boxes[i].y + (has_below ? 14 : 21), fitted(label_of(node)));
     if (has_below) {
       out += fmt::format(
           "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555555\" "

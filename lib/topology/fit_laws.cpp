@@ -64,6 +64,20 @@ SizeLaw fit_size_law(const std::vector<double>& volumes, const std::vector<doubl
   return {x[0], x[1], has_root ? x[2] : 0.0};
 }
 
+// A size that lies far off both of its neighbours was disturbed when it was measured: times do not
+// jump up and come back.
+void level_spikes(std::vector<Knot>& knots) {
+  constexpr double kSpike = 1.3;
+  const std::vector<Knot> measured = knots;
+  for (std::size_t i = 1; i + 1 < knots.size(); ++i) {
+    const double before = measured[i - 1].ratio;
+    const double after = measured[i + 1].ratio;
+    const bool is_spike = measured[i].ratio > kSpike * std::max(before, after) ||
+                          measured[i].ratio * kSpike < std::min(before, after);
+    if (is_spike) knots[i].ratio = std::sqrt(before * after);
+  }
+}
+
 std::vector<Knot> fit_knots(const CollectiveSeries& series, const Points& points) {
   std::map<std::int64_t, std::vector<double>> ratios;
   for (const CollectivePoint* point : points) {
@@ -75,6 +89,7 @@ std::vector<Knot> fit_knots(const CollectiveSeries& series, const Points& points
   for (auto& [bytes, logs] : ratios) {
     knots.push_back({static_cast<double>(bytes), std::exp(median(std::move(logs)))});
   }
+  level_spikes(knots);
   return knots;
 }
 

@@ -105,6 +105,13 @@ MachineCeiling machine_ceiling(const Topology& topology, const RouteOptions& opt
     ceiling.reason = fmt::format("an all-to-all takes two GPUs, the input has {}", n);
     return ceiling;
   }
+  if (!topology.is_fabric_known) {
+    ceiling.reason =
+        "the input leaves NVLinks out, which the library finds itself; dump the whole topology "
+        "with "
+        "NCCL_TOPO_DUMP_FILE";
+    return ceiling;
+  }
   const std::vector<std::int32_t> gpus = topology.nodes_of(NodeKind::kGpu);
   const auto name = [&](std::size_t i) {
     return topology.nodes[static_cast<std::size_t>(gpus[i])].name;

@@ -106,6 +106,7 @@ struct Topology {
   std::optional<std::string> version;  // of the XML
   std::int64_t num_elements = 0;       // of the XML
   bool is_domain_known = false;        // all GPUs of the NVLink domain are in the input
+  bool is_fabric_known = true;         // NVLinks would be in the input if there were any
   std::string gpu_type;                // id in the link catalog; empty: unknown
   std::string gpu_type_source;         // why this type
 

@@ -65,6 +65,7 @@ class Reader {
   Reader(const std::string& where, const LinkCatalog& catalog) : where_(where), catalog_(catalog) {
     topology_.format = Format::kHwloc;
     topology_.source = where;
+    topology_.is_fabric_known = false;
   }
 
   Topology read(const XmlDocument& document) {
@@ -80,7 +81,10 @@ class Reader {
     walk(*machine, -1, *machine);
     for (const XmlElement& child : document.root.children) {
       const bool is_distances = child.name == "distances2" || child.name == "distances2hetero";
-      if (is_distances && child.get("name") == "NVLinkBandwidth") read_nvlinks(child);
+      if (is_distances && child.get("name") == "NVLinkBandwidth") {
+        topology_.is_fabric_known = true;
+        read_nvlinks(child);
+      }
     }
     require_sane_counts(topology_, where_);
     const std::vector<std::int32_t> cpus = topology_.nodes_of(NodeKind::kCpu);

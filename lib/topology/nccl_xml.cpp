@@ -51,6 +51,7 @@ class Reader {
     number_devices();
     derive_relations(topology_);
     topology_.is_domain_known = true;
+    topology_.is_fabric_known = has_gpu_element_;
     return std::move(topology_);
   }
 
@@ -200,6 +201,7 @@ class Reader {
 
   void read_gpu(const XmlElement& element, std::int32_t node, std::int32_t cpu) {
     at(node).kind = NodeKind::kGpu;
+    has_gpu_element_ = true;
     if (const auto dev = element.integer("dev"); dev && *dev >= 0 && *dev <= kMaxNumber) {
       at(node).index = static_cast<std::int32_t>(*dev);
     }
@@ -372,6 +374,7 @@ class Reader {
   const LinkCatalog& catalog_;
   Topology topology_;
   std::vector<FabricRow> fabric_rows_;
+  bool has_gpu_element_ = false;
 };
 
 void check_limits(const XmlElement& element, std::vector<Remark>& remarks) {

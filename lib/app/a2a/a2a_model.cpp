@@ -48,8 +48,7 @@ struct Sweep {
                                                             {"share_of_ceiling", "1"},
                                                             {"intra_s", "s"},
                                                             {"inter_s", "s"},
-                                                            {"bound_by", ""},
-                                                            {"gather_scatter_s", "s"}});
+                                                            {"bound_by", ""}});
   report::Table basis =
       make_table("What the predictions rest on", {{"ranks", "1"},
                                                   {"ceiling_bytes_per_s", "bytes/s"},
@@ -69,7 +68,6 @@ void add_rank_count(const A2aModel& model, A2aInput input, std::int64_t ranks,
   for (const double bytes : sizes) {
     last = model.predict(input, bytes);
     const bool is_floor = last.time_s < 2.0 * floor;
-    const auto alternative = model.gather_scatter_s(input, bytes);
     sweep.table.rows.push_back({count_cell(ranks), bytes, last.time_s, last.busbw_bytes_per_s,
                                 ceiling.busbw_bytes_per_s,
                                 last.busbw_bytes_per_s / ceiling.busbw_bytes_per_s, last.intra_s,

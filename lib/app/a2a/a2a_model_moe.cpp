@@ -74,6 +74,25 @@ void add_model_rows(const MoeArgs& args, const topology::A2aModel& model, const 
   }
 }
 
+// Every token to every rank and sums back, as some engines do instead: more bytes, simpler kernels.
+void add_gather_rows(const MoeArgs& args, const topology::A2aModel& model,
+                     const ClusterFacts& facts, std::int64_t ranks, report::Table& table) {
+  for (const bool is_combine : {false, true}) {
+    const std::string op = is_combine ? "reduce_scatter" : "all_gather";
+    const topology::CollectiveSeries* series =
+        model.find(facts.input.gpu, facts.input.library, op, ranks);
+    if (series == nullptr) continue;
+    const topology::MoeTraffic traffic = traffic_of(args, ranks, is_combine);
+    const double whole = topology::logical_bytes(traffic) / static_cast<double>(args.top_k) *
+                         static_cast<double>(ranks);
+    add_row(is_combine ? "reduce-scatter" : "all-gather", is_combine ? "combine" : "dispatch",
+            is_combine ? "bfloat16" : args.dtype, ranks, topology::logical_bytes(traffic),
+            whole * topology::remote_selection_share(ranks), series->time_s(whole),
+            fmt::format("{} points of {} {}", series->num_points, series->library, series->version),
+            table);
+  }
+}
+
 }  // namespace
 
 void add_moe_options(Options& options, MoeArgs& args) {
@@ -126,6 +145,7 @@ void add_moe_prediction(const MoeArgs& args, const topology::MeasuredLaws& laws,
             table);
   }
   add_model_rows(args, model, facts, ranks, table);
+  add_gather_rows(args, model, facts, ranks, table);
   session.report().tables[fmt::format("moe_ranks_{}", ranks)] = std::move(table);
   session.report().metrics[fmt::format("remote_selection_share.ranks_{}", ranks)] =
       value_metric(report::MetricKind::kModelled, "1", topology::remote_selection_share(ranks),

@@ -1,6 +1,7 @@
 #include "lib/app/a2a/a2a_topo_report.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -84,12 +85,24 @@ void add_links(const topology::Topology& machine, report::Report& report) {
   report.tables["links"] = std::move(table);
 }
 
+// "GPU0" -> "gpu0": columns have names of one form.
+std::string column_name(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const auto lower = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool is_plain = (lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9');
+    out += is_plain ? lower : '_';
+  }
+  const bool begins_well = !out.empty() && out.front() >= 'a' && out.front() <= 'z';
+  return begins_well ? out : "device_" + out;
+}
+
 void add_paths(const topology::Topology& machine, report::Report& report) {
   constexpr std::size_t kMaxColumns = 40;
   if (machine.devices.empty() || machine.devices.size() > kMaxColumns) return;
   std::vector<report::Column> columns = {{"device", ""}};
   for (const std::int32_t device : machine.devices) {
-    columns.push_back({node_at(machine, device).name, ""});
+    columns.push_back({column_name(node_at(machine, device).name), ""});
   }
   report::Table table = make_table("Paths, in nvidia-smi's words", std::move(columns));
   for (std::size_t i = 0; i < machine.devices.size(); ++i) {
