@@ -82,6 +82,18 @@ void require_decoder(const FamilyContext& context, const DecoderDims& dims) {
   }
 }
 
+namespace {
+
+// Only when both are there: what is missing is reported first.
+void require_top_k(const FamilyContext& context, const FfnSpec& ffn) {
+  if (context.fields.missing().empty() && ffn.top_k > ffn.num_experts) {
+    context.fields.fail("num_experts_per_tok",
+                        fmt::format("{} experts per token of only {}", ffn.top_k, ffn.num_experts));
+  }
+}
+
+}  // namespace
+
 FfnSpec read_experts(FamilyContext& context) {
   FfnSpec ffn;
   ffn.kind = FfnKind::kMoe;
@@ -90,7 +102,16 @@ FfnSpec read_experts(FamilyContext& context) {
   ffn.top_k = context.fields.need32(
       {"num_experts_per_tok", "top_k_experts", "moe_k", "moe_top_k", "experts_per_token"},
       kExpertRange);
+  require_top_k(context, ffn);
   return ffn;
+}
+
+std::int32_t checked_width(const ArchitectureFields& fields, std::string_view name,
+                           std::int64_t width) {
+  if (width > kWidthRange.high) {
+    fields.fail(name, fmt::format("{} wide together, at most {}", width, kWidthRange.high));
+  }
+  return static_cast<std::int32_t>(width);
 }
 
 void build_arctic(FamilyContext& context) {
@@ -148,6 +169,7 @@ void build_dbrx(FamilyContext& context) {
   dims.mixer.qk_head_dim = dims.mixer.v_head_dim =
       static_cast<std::int32_t>(architecture.hidden_size / dims.mixer.num_heads);
   require_decoder(context, dims);
+  require_top_k(context, ffn);
   MoeExtras extras;
   extras.router = "ffn.router.layer";
   extras.experts = "ffn.experts.mlp";
@@ -168,8 +190,8 @@ void build_deepseek_mha(FamilyContext& context) {
   const DecoderDims dims = read_decoder(context, HeadDim::kFromHidden);
   FfnSpec ffn = read_experts(context);
   ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-  const std::int32_t shared = fields.need32({"n_shared_experts"}, {0, 4096});
-  ffn.shared_width = shared * ffn.expert_width;
+  ffn.shared_width = checked_width(fields, "n_shared_experts",
+                                   fields.need({"n_shared_experts"}, {0, 4096}) * ffn.expert_width);
   const std::int32_t first_dense = fields.need32({"first_k_dense_replace"}, {0, kLayerRange.high});
   const std::int32_t dense = fields.need32({"intermediate_size"}, kWidthRange);
   const std::int64_t step = fields.integer_or({"moe_layer_freq"}, 1, kLayerRange);
@@ -192,7 +214,8 @@ void build_dots1(FamilyContext& context) {
   const DecoderDims dims = read_decoder(context, HeadDim::kFromHidden);
   FfnSpec ffn = read_experts(context);
   ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-  ffn.shared_width = fields.need32({"n_shared_experts"}, {0, 4096}) * ffn.expert_width;
+  ffn.shared_width = checked_width(fields, "n_shared_experts",
+                                   fields.need({"n_shared_experts"}, {0, 4096}) * ffn.expert_width);
   const std::int32_t first_dense = fields.need32({"first_k_dense_replace"}, {0, kLayerRange.high});
   const std::int32_t dense = fields.need32({"intermediate_size"}, kWidthRange);
   const bool has_bias = fields.boolean_or("attention_bias", false);
@@ -219,7 +242,9 @@ void build_ernie(FamilyContext& context) {
   const DecoderDims dims = read_decoder(context, HeadDim::kFromHidden);
   FfnSpec ffn = read_experts(context);
   ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-  ffn.shared_width = fields.need32({"moe_num_shared_experts"}, {0, 4096}) * ffn.expert_width;
+  ffn.shared_width =
+      checked_width(fields, "moe_num_shared_experts",
+                    fields.need({"moe_num_shared_experts"}, {0, 4096}) * ffn.expert_width);
   const std::int32_t dense = fields.need32({"intermediate_size"}, kWidthRange);
   const std::int64_t begin = fields.need({"moe_layer_start_index"}, {0, kLayerRange.high});
   std::int64_t last = fields.integer_or({"moe_layer_end_index"}, -1, {-1, kLayerRange.high});
@@ -293,7 +318,9 @@ void build_hunyuan(FamilyContext& context) {
     ffn.num_experts = static_cast<std::int32_t>(experts[at]);
     ffn.top_k = static_cast<std::int32_t>(top_k[at]);
     ffn.expert_width = static_cast<std::int32_t>(widths[at]);
-    ffn.shared_width = has_shared ? static_cast<std::int32_t>(shared[at]) * dense : 0;
+    ffn.shared_width =
+        has_shared ? checked_width(fields, "num_shared_expert", shared[at] * dense) : 0;
+    require_top_k(context, ffn);
     add_layer(context, layer, dims.mixer, attention, [&](ArchitectureBuilder& builder) {
       if (layer < skipped || ffn.num_experts == 1) {
         builder.dense(dense, true);
@@ -390,7 +417,9 @@ void build_mimo(FamilyContext& context) {
   const DecoderDims dims = read_decoder(context, HeadDim::kRequired);
   FfnSpec ffn = read_experts(context);
   ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-  ffn.shared_width = fields.integer32_or({"n_shared_experts"}, 0, {0, 4096}) * ffn.expert_width;
+  ffn.shared_width =
+      checked_width(fields, "n_shared_experts",
+                    fields.integer_or({"n_shared_experts"}, 0, {0, 4096}) * ffn.expert_width);
   const std::int32_t dense = fields.need32({"intermediate_size"}, kWidthRange);
   const auto is_sparse = fields.per_layer({"moe_layer_freq"}, dims.num_layers, {0, 1});
   const auto is_window = fields.per_layer({"hybrid_layer_pattern"}, dims.num_layers, {0, 1});

@@ -130,7 +130,8 @@ void build_deepseek_v4(FamilyContext& context) {
   const std::int64_t hash_layers = fields.need({"num_hash_layers"}, {0, kLayerRange.high});
   FfnSpec ffn = read_experts(context);
   ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-  ffn.shared_width = fields.need32({"n_shared_experts"}, {0, 4096}) * ffn.expert_width;
+  ffn.shared_width = checked_width(fields, "n_shared_experts",
+                                   fields.need({"n_shared_experts"}, {0, 4096}) * ffn.expert_width);
   fields.require_complete();
   if (std::ssize(*ratios) < num_layers) {
     fields.fail("compress_ratios",

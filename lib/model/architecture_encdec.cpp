@@ -147,6 +147,13 @@ void build_nllb(FamilyContext& context) {
   };
   const Stack encoder = read_stack(true);
   const Stack decoder = read_stack(false);
+  for (const Stack* stack : {&encoder, &decoder}) {
+    if (!fields.missing().empty() || architecture.hidden_size % stack->mixer.num_heads == 0) {
+      continue;
+    }
+    fields.fail("d_model", fmt::format("{} is not a multiple of {} heads", architecture.hidden_size,
+                                       stack->mixer.num_heads));
+  }
   FfnSpec experts;
   experts.kind = FfnKind::kMoe;
   experts.is_gated = false;

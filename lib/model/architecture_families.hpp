@@ -32,6 +32,9 @@ enum class HeadDim : std::uint8_t {
 // Ends the reading phase: throws when something is missing or heads do not divide.
 void require_decoder(const FamilyContext& context, const DecoderDims& dims);
 [[nodiscard]] FfnSpec read_experts(FamilyContext& context);
+// A width that is a product of two fields; refused beyond what a matrix can have.
+[[nodiscard]] std::int32_t checked_width(const ArchitectureFields& fields, std::string_view name,
+                                         std::int64_t width);
 
 // The families of lib/engine, counted through ModelConfig and the expected tensors. `family` is the
 // model_type whose rules apply.

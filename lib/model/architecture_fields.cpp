@@ -71,7 +71,9 @@ std::vector<std::int64_t> ArchitectureFields::per_layer(Names names, std::int64_
       return std::vector<std::int64_t>(size, *reader_.optional_integer(name, range));
     }
     auto list = *reader_.optional_integers(name, range);
-    if (list.size() != size) {
+    if (!missing_.empty()) {  // perhaps the number of layers: what is missing is reported first
+      list.resize(size, range.low);
+    } else if (list.size() != size) {
       fail(name, fmt::format("{} entries for {} layers", list.size(), num_layers));
     }
     return list;

@@ -86,10 +86,11 @@ void build_nemotron_h(FamilyContext& context) {
   if (has_experts) {
     ffn = read_experts(context);
     ffn.expert_width = fields.need32({"moe_intermediate_size"}, kWidthRange);
-    const std::int32_t shared = fields.need32({"n_shared_experts"}, {0, 4096});
+    const std::int64_t shared = fields.need({"n_shared_experts"}, {0, 4096});
     if (shared > 0) {
       ffn.shared_width =
-          shared * fields.need32({"moe_shared_expert_intermediate_size"}, kWidthRange);
+          checked_width(fields, "n_shared_experts",
+                        shared * fields.need({"moe_shared_expert_intermediate_size"}, kWidthRange));
     }
     latent = fields.integer32_or({"moe_latent_size"}, 0, {0, kWidthRange.high});
     ffn.expert_input = latent;
