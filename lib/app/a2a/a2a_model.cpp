@@ -71,8 +71,7 @@ void add_rank_count(const A2aModel& model, A2aInput input, std::int64_t ranks,
     sweep.table.rows.push_back({count_cell(ranks), bytes, last.time_s, last.busbw_bytes_per_s,
                                 ceiling.busbw_bytes_per_s,
                                 last.busbw_bytes_per_s / ceiling.busbw_bytes_per_s, last.intra_s,
-                                last.inter_s, std::string(is_floor ? "latency" : "bandwidth"),
-                                alternative ? report::Cell(*alternative) : report::Cell()});
+                                last.inter_s, std::string(is_floor ? "latency" : "bandwidth")});
   }
   const double half = model.half_bandwidth_bytes(input);
   sweep.basis.rows.push_back({count_cell(ranks), ceiling.busbw_bytes_per_s, ceiling.limit, floor,
