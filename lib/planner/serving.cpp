@@ -9,6 +9,7 @@ namespace moe::planner {
 namespace {
 
 constexpr int kFixedPointRounds = 8;
+constexpr double kSettled = 1e-3;
 constexpr double kMaxUtilization = 0.97;
 constexpr double kUnboundedBatch = 4096.0;  // per attention rank, when no cache size is given
 
@@ -56,6 +57,7 @@ struct Timing {
   double first_token_s = 0.0;  // between prefill and the client
   double handover_s = 0.0;
   double rho = 0.0;
+  double waits = 1.0;      // probability of waiting at all
   double outside_s = 0.0;  // waiting for cache
 };
 
@@ -73,8 +75,8 @@ void finish_point(const StepModel& decode, const RequestShape& shape, const Pref
   point.ttft_high_s = prefill.alone.no_overlap_s + fixed + point.wait_s;
   const double queue_s = point.wait_s - timing.outside_s;
   const double base = point.prefill_s + fixed + timing.outside_s;
-  point.ttft_p50_s = base + wait_quantile(queue_s, timing.rho, 0.5);
-  point.ttft_p99_s = base + std::max(queue_s, wait_quantile(queue_s, timing.rho, 0.99));
+  point.ttft_p50_s = base + wait_quantile(queue_s, timing.waits, 0.5);
+  point.ttft_p99_s = base + std::max(queue_s, wait_quantile(queue_s, timing.waits, 0.99));
   point.limiting_resource = point.decode_step.limiting();
   point.decode_step_s = point.decode_step.value_s;
   point.output_tokens_per_s = point.requests_per_s * shape.output_tokens;
@@ -132,7 +134,9 @@ ServingPoint serve_closed_loop(const StepModel& model, const RequestShape& shape
         mixed_tpot(model, shape, prefill.shared_s, point.batch_per_rank, point.decode_step);
     const double decoding_s = shape.output_tokens * point.tpot_s;
     cycle_s = decoding_s + prefill.alone.value_s;
+    const double last = share_decoding;
     share_decoding = decoding_s / cycle_s;
+    if (std::abs(share_decoding - last) < kSettled) break;
   }
   Timing timing;
   timing.rho = std::min(kMaxUtilization, point.admitted * prefill.shared_s / ranks / cycle_s);
@@ -252,6 +256,7 @@ ServingPoint open_loop(const StepModel& prefill_model, double servers, const Ste
   const double rho = std::min(kMaxUtilization, timing.rho);
   point.wait_s = prefill.shared_s * rho / (1.0 - rho);
   timing.rho = rho;
+  timing.waits = rho;
   timing.first_token_s = first_token_s(decode, point.decode_step.value_s);
   timing.handover_s = is_mixed ? 0.0 : decode.terms()[Term::kHandover];
   point.limit = settled < 0.0

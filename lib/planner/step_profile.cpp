@@ -14,16 +14,6 @@ bool starts_with(const std::string& text, std::string_view prefix) {
   return text.rfind(prefix, 0) == 0;
 }
 
-// Dense peak of products with weights of this format. Weight-only formats compute in BF16; a format
-// that the GPU does not have falls back to the next wider one.
-double format_peak(const Accelerator& gpu, const std::string& format) {
-  const double bf16 = gpu.bf16_flops_per_s.value_or(1e12);
-  const double fp8 = gpu.fp8_flops_per_s.value_or(bf16);
-  if (starts_with(format, "fp8") || format == "mxfp4-a8") return fp8;
-  if (format == "nvfp4") return gpu.fp4_flops_per_s.value_or(fp8);
-  return bf16;
-}
-
 // Elements of a weight on the fullest rank.
 double rank_elements(const RankShare& share) {
   return static_cast<double>(share.count) * static_cast<double>(share.rows) *
@@ -110,8 +100,18 @@ void add_mixers(const model::Architecture& architecture, const Layout& layout, c
   profile.mixer = profile.num_state_layers > num_full ? "linear" : num_latent > 0.0 ? "mla" : "gqa";
 }
 
+void add_dense_flops(const std::string& format, double flops, bool is_head, StepProfile& profile) {
+  auto it = std::find_if(profile.dense_flops.begin(), profile.dense_flops.end(),
+                         [&](const DenseFlops& other) { return other.format == format; });
+  if (it == profile.dense_flops.end()) {
+    it = profile.dense_flops.insert(it, DenseFlops{.format = format});
+  }
+  it->decode += flops;
+  if (!is_head) it->prefill += flops;
+}
+
 void add_weights(const model::Architecture& architecture, const Layout& layout,
-                 const Accelerator& gpu, StepProfile& profile) {
+                 StepProfile& profile) {
   std::vector<MoeShape> layers(architecture.layers.size());
   double best_dense = 0.0;
   for (const model::WeightGroup& group : architecture.weights) {
@@ -133,10 +133,8 @@ void add_weights(const model::Architecture& architecture, const Layout& layout,
     }
     profile.dense_bytes += static_cast<double>(share.bytes);
     if (group.rows <= 1) continue;
-    const double seconds = 2.0 * elements / format_peak(gpu, group.format.name);
-    profile.dense_s_per_token += seconds;
     const bool is_head = group.part == model::Part::kHead || group.part == model::Part::kEmbedding;
-    if (!is_head) profile.prefill_dense_s_per_token += seconds;
+    add_dense_flops(group.format.name, 2.0 * elements, is_head, profile);
     if (group.part == model::Part::kAttention && elements > best_dense) {
       best_dense = elements;
       profile.dense_format = group.format.name;
@@ -170,11 +168,11 @@ std::string precision_class(const model::WeightFormat& format) {
 }
 
 StepProfile make_step_profile(const model::Architecture& architecture, const Layout& layout,
-                              const Accelerator& gpu, const KvOptions& kv) {
+                              const KvOptions& kv) {
   StepProfile profile;
   profile.hidden_size = static_cast<double>(architecture.hidden_size);
   add_mixers(architecture, layout, kv, profile);
-  add_weights(architecture, layout, gpu, profile);
+  add_weights(architecture, layout, profile);
   if (profile.expert_format.empty()) profile.expert_format = architecture.quant.linear.name;
   if (profile.dense_format.empty()) profile.dense_format = architecture.quant.dense.name;
   profile.precision = precision_class(architecture.quant.expert);

@@ -97,8 +97,7 @@ Resource StepTime::limiting() const {
 
 StepModel::StepModel(const model::Architecture& architecture, const Layout& layout,
                      const Accelerator& gpu, const StepSetup& setup, const MeasuredTimes& measured)
-    : StepModel(make_step_profile(architecture, layout, gpu, setup.kv), layout, gpu, setup,
-                measured) {}
+    : StepModel(make_step_profile(architecture, layout, setup.kv), layout, gpu, setup, measured) {}
 
 StepModel::StepModel(StepProfile profile, const Layout& layout, const Accelerator& gpu,
                      const StepSetup& setup, const MeasuredTimes& measured)
@@ -116,6 +115,11 @@ StepModel::StepModel(StepProfile profile, const Layout& layout, const Accelerato
   fits_.prefill_attention = kernels.find(
       is_latent ? KernelKind::kPrefillMla : KernelKind::kPrefillAttention, gpu.id, engine, cache);
   fits_.all_reduce = measured.collectives.all_reduce(gpu, engine, layout.tp, setup.network);
+  for (const DenseFlops& dense : profile_.dense_flops) {
+    const double peak = peak_of(gpu, kernel_format(dense.format, gpu, setup.engine));
+    dense_s_per_token_ += dense.decode / peak;
+    prefill_dense_s_per_token_ += dense.prefill / peak;
+  }
   moe_peak_ = peak_of(gpu, moe_format);
   bf16_peak_ = gpu.bf16_flops_per_s.value_or(1e12);
   keys_ = make_term_keys(gpu.id, engine, profile_.precision, profile_.mixer);
@@ -141,8 +145,8 @@ StepTime StepModel::decode(double batch, double context) const {
   const double gemm = c[Term::kGemm];
   sum.add(StepPart::kDense, Resource::kMemory,
           profile_.dense_bytes / bandwidth / fits_.gemm.bytes_share, gemm);
-  sum.add(StepPart::kDense, Resource::kCompute,
-          rows * profile_.dense_s_per_token / fits_.gemm.flops_share, gemm);
+  sum.add(StepPart::kDense, Resource::kCompute, rows * dense_s_per_token_ / fits_.gemm.flops_share,
+          gemm);
   sum.add(StepPart::kDense, Resource::kOverhead,
           kFloorShare * profile_.num_products * fits_.gemm.t0_s, gemm);
 
@@ -225,7 +229,7 @@ StepTime StepModel::prefill(double tokens, double weight_share, double cached) c
   const double factor = c[Term::kPrefill];
   StepSum sum;
   sum.add(StepPart::kDense, Resource::kCompute,
-          tokens * profile_.prefill_dense_s_per_token / fits_.gemm.flops_share, factor);
+          tokens * prefill_dense_s_per_token_ / fits_.gemm.flops_share, factor);
   sum.add(StepPart::kDense, Resource::kMemory, weight_share * profile_.dense_bytes / bandwidth,
           factor);
   for (const MoeShape& moe : profile_.moe) {

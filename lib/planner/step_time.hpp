@@ -99,13 +99,17 @@ struct AttentionShape {
   double prefill_flops = 0.0;  // per pair of tokens
   bool is_latent = false;
 };
+struct DenseFlops {
+  std::string format;
+  double decode = 0.0;
+  double prefill = 0.0;  // without the head
+};
 struct StepProfile {
   double num_layers = 0.0;
   double hidden_size = 0.0;
-  double dense_bytes = 0.0;                // projections, shared, dense, head on a rank
-  double dense_s_per_token = 0.0;          // their flops at the peak of their formats
-  double prefill_dense_s_per_token = 0.0;  // without the head
-  double num_products = 0.0;               // dense kernels of a step
+  double dense_bytes = 0.0;             // projections, shared, dense, head on a rank
+  std::vector<DenseFlops> dense_flops;  // of a token, by weight format
+  double num_products = 0.0;            // dense kernels of a step
   std::vector<MoeShape> moe;
   std::vector<AttentionShape> attention;
   double num_state_layers = 0.0;
@@ -117,8 +121,7 @@ struct StepProfile {
   std::string dense_format;
 };
 [[nodiscard]] StepProfile make_step_profile(const model::Architecture& architecture,
-                                            const Layout& layout, const Accelerator& gpu,
-                                            const KvOptions& kv);
+                                            const Layout& layout, const KvOptions& kv);
 
 // "fp4" for mxfp4 and nvfp4, "int4", "fp8", "int8", "bf16".
 [[nodiscard]] std::string precision_class(const model::WeightFormat& format);
@@ -167,6 +170,8 @@ class StepModel {
   Accelerator gpu_;
   StepSetup setup_;
   Fits fits_;
+  double dense_s_per_token_ = 0.0;
+  double prefill_dense_s_per_token_ = 0.0;
   double moe_peak_ = 1.0;   // flops/s of the experts' format
   double bf16_peak_ = 1.0;  // of attention
   TermKeys keys_;

@@ -124,6 +124,7 @@ SweepResult sweep(const model::Architecture& architecture, const SweepSpace& spa
       ++result.illegal[without_numbers(problem)];
       continue;
     }
+    const StepProfile profile = make_step_profile(architecture, layout, space.setup.kv);
     for (std::size_t g = 0; g < space.gpus.size(); ++g) {
       const Accelerator& gpu = *space.gpus[g];
       if (layout.tp > host_gpus(gpu)) {
@@ -137,7 +138,7 @@ SweepResult sweep(const model::Architecture& architecture, const SweepSpace& spa
         ++result.num_not_fitting;
         continue;
       }
-      const StepModel model(architecture, layout, gpu, space.setup, measured);
+      const StepModel model(profile, layout, gpu, space.setup, measured);
       sweep_batches(space, gpu, model, static_cast<double>(room.max_requests), result, fronts[g],
                     visit);
     }

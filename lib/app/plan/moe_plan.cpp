@@ -16,7 +16,11 @@ int moe_plan_main(int argc, char** argv) {
     line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
                        [] { return backends_text(); });
     add_plan_fit_command(line, context);
+    add_plan_predict_command(line, context);
     add_plan_size_command(line, context);
+    add_plan_sweep_command(line, context);
+    add_plan_verify_command(line, context);
+    add_plan_calibrate_command(line, context);
     add_plan_quick_command(line, context);
     add_plan_compare_log_command(line, context);
     add_plan_accept_command(line, context);
