@@ -112,6 +112,24 @@ ProcessResult run_moe_bench(const std::vector<std::string>& args, const ProcessO
   return run_process(argv, options);
 }
 
+ProcessResult run_moe_a2a(const std::vector<std::string>& args, const ProcessOptions& options) {
+  std::vector<std::string> argv = {MOE_BINARY_DIR "/bin/moe-a2a"};
+  for (const std::string& arg : args) argv.push_back(arg);
+  return run_process(argv, options);
+}
+
+ProcessResult run_moe_skew(const std::vector<std::string>& args, const ProcessOptions& options) {
+  std::vector<std::string> argv = {MOE_BINARY_DIR "/bin/moe-skew"};
+  for (const std::string& arg : args) argv.push_back(arg);
+  return run_process(argv, options);
+}
+
+ProcessResult run_moe_plan(const std::vector<std::string>& args, const ProcessOptions& options) {
+  std::vector<std::string> argv = {MOE_BINARY_DIR "/bin/moe-plan"};
+  for (const std::string& arg : args) argv.push_back(arg);
+  return run_process(argv, options);
+}
+
 std::string checkpoint(const std::string& name) {
   return MOE_SOURCE_DIR "/scenarios/checkpoints/" + name;
 }

@@ -33,6 +33,18 @@ struct ProcessResult {
 [[nodiscard]] ProcessResult run_moe_bench(const std::vector<std::string>& args,
                                           const ProcessOptions& options = {});
 
+// moe-skew of this build.
+[[nodiscard]] ProcessResult run_moe_skew(const std::vector<std::string>& args,
+                                         const ProcessOptions& options = {});
+
+// moe-plan of this build.
+[[nodiscard]] ProcessResult run_moe_plan(const std::vector<std::string>& args,
+                                         const ProcessOptions& options = {});
+
+// moe-a2a of this build with these arguments.
+[[nodiscard]] ProcessResult run_moe_a2a(const std::vector<std::string>& args,
+                                        const ProcessOptions& options = {});
+
 // A checkpoint that comes with the sources.
 [[nodiscard]] std::string checkpoint(const std::string& name);
 
