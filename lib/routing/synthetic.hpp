@@ -3,7 +3,6 @@
 // Token traces with a known truth: what a metric, an alarm or a control law should find in them.
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "lib/routing/expert_counts.hpp"
