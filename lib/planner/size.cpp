@@ -232,6 +232,20 @@ SizePlan size_layout(const SizeCase& c, const Layout& layout) {
   return plan;
 }
 
+std::vector<double> rates_within(const SizeCase& c, const SizePlan& plan,
+                                 std::span<const double> tpot_limits_s) {
+  MOE_CHECK(plan.fit.fits);
+  const StepModel model(*c.architecture, plan.layout, *c.gpu, c.setup, *c.measured);
+  std::vector<double> rates;
+  for (const double limit_s : tpot_limits_s) {
+    SizeCase within = c;
+    within.rules.target.tpot_s = limit_s;
+    rates.push_back(
+        capacity_of(model, within, static_cast<double>(plan.fit.max_requests)).requests_per_s);
+  }
+  return rates;
+}
+
 std::vector<SizePlan> size_all(const SizeCase& c) {
   std::vector<SizePlan> plans;
   const std::int64_t most = c.rules.fixed_gpus > 0 ? c.rules.fixed_gpus : c.rules.max_gpus;

@@ -5,7 +5,7 @@
 // gone, and which layout needs the fewest GPUs.
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,10 +90,15 @@ struct SizePlan {
 // TP up to the scale-up domain, DP attention, EP over all ranks or none, PP over nodes; those that
 // engines run and that do not exceed max_gpus. In the order of their GPUs.
 [[nodiscard]] std::vector<Layout> size_layouts(const model::Architecture& architecture,
-                                                    const Accelerator& gpu, std::int64_t max_gpus);
+                                               const Accelerator& gpu, std::int64_t max_gpus);
 
 // Never throws for a layout that does not work: the plan says why.
 [[nodiscard]] SizePlan size_layout(const SizeCase& size_case, const Layout& layout);
+
+// Requests a second of one deployment within each of these TPOT limits, TTFT limit unchanged; the
+// layout must fit (its memory is not looked at again). For fronts of latency against throughput.
+[[nodiscard]] std::vector<double> rates_within(const SizeCase& size_case, const SizePlan& plan,
+                                               std::span<const double> tpot_limits_s);
 
 // Every candidate; those that work first, by GPUs bought, then GPUs in use, then headroom.
 [[nodiscard]] std::vector<SizePlan> size_all(const SizeCase& size_case);

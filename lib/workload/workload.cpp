@@ -36,6 +36,16 @@ void require_keys(const Json& object, const std::string& where,
   }
 }
 
+// What `make` refuses, with the place in front.
+template <typename Make>
+auto made_at(const std::string& where, Make&& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", where, error.what()));
+  }
+}
+
 std::optional<double> number_at(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end()) return std::nullopt;
@@ -109,7 +119,9 @@ void read_arrivals(const Json& object, const std::string& where, Workload& workl
   read_process(object, where, workload);
   const std::optional<double> peak = number_at(object, "peak_over_mean", where);
   if (rate) {
-    workload.arrivals = peak ? RateCurve::diurnal(*rate, *peak) : RateCurve::constant(*rate);
+    workload.arrivals = made_at(where, [&] {
+      return peak ? RateCurve::diurnal(*rate, *peak) : RateCurve::constant(*rate);
+    });
     return;
   }
   if (peak) fail(where, "hourly rates have their own peak: \"peak_over_mean\" does not go along");
@@ -119,7 +131,7 @@ void read_arrivals(const Json& object, const std::string& where, Workload& workl
     if (!one.is_number()) fail(where, "expected numbers in \"hourly_requests_per_s\"");
     rates.push_back(one.get<double>());
   }
-  workload.arrivals = RateCurve::steps(std::move(rates), 3600.0);
+  workload.arrivals = made_at(where, [&] { return RateCurve::steps(std::move(rates), 3600.0); });
 }
 
 // What the trace says; figures given beside it replace these.
@@ -192,8 +204,9 @@ LengthDistribution parse_lengths(const Json& value, const std::string& where) {
     const bool is_pair = range->is_array() && range->size() == 2 && (*range)[0].is_number() &&
                          (*range)[1].is_number() && value.size() == 1;
     if (!is_pair) fail(where, "expected \"uniform\": [smallest, largest] and nothing beside it");
-    return LengthDistribution::uniform(whole((*range)[0].get<double>(), where),
-                                       whole((*range)[1].get<double>(), where));
+    const std::int64_t low = whole((*range)[0].get<double>(), where);
+    const std::int64_t high = whole((*range)[1].get<double>(), where);
+    return made_at(where, [&] { return LengthDistribution::uniform(low, high); });
   }
   const std::int64_t max =
       whole(number_at(value, "max", where).value_or(static_cast<double>(kDefaultMaxTokens)), where);
@@ -201,12 +214,15 @@ LengthDistribution parse_lengths(const Json& value, const std::string& where) {
     if (value.contains("p50") || value.contains("p99")) {
       fail(where, "expected either \"mean\" and \"cv\" or \"p50\" and \"p99\"");
     }
-    return LengthDistribution::lognormal(required_number(value, "mean", where),
-                                         required_number(value, "cv", where), max);
+    const double mean = required_number(value, "mean", where);
+    const double cv = required_number(value, "cv", where);
+    return made_at(where, [&] { return LengthDistribution::lognormal(mean, cv, max); });
   }
   if (value.contains("cv")) fail(where, "\"cv\" goes with \"mean\"");
-  return LengthDistribution::lognormal_from_percentiles(required_number(value, "p50", where),
-                                                        required_number(value, "p99", where), max);
+  const double p50 = required_number(value, "p50", where);
+  const double p99 = required_number(value, "p99", where);
+  return made_at(where,
+                 [&] { return LengthDistribution::lognormal_from_percentiles(p50, p99, max); });
 }
 
 Workload parse_workload(const Json& document, const std::string& where,
@@ -226,9 +242,11 @@ Workload parse_workload(const Json& document, const std::string& where,
     LengthDistribution& lengths =
         std::string(key) == "input_tokens" ? workload.input_tokens : workload.output_tokens;
     lengths = parse_lengths(document[key], fmt::format("{}: {}", where, key));
-    workload.lengths_source = workload.lengths_source.empty()
-                                  ? "given"
-                                  : fmt::format("{}; {} given", workload.lengths_source, key);
+    if (workload.trace) {
+      workload.lengths_source += fmt::format("; {} given", key);
+    } else {
+      workload.lengths_source = "given";
+    }
   }
   if (document.contains("arrivals")) {
     read_arrivals(document["arrivals"], where + ": arrivals", workload);

@@ -64,5 +64,8 @@
 
   draw_all();
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw_all);
-  window.addEventListener("beforeprint", function () { drawn.forEach(function (chart) { chart.resize(); }); });
+  window.addEventListener("beforeprint", function () {
+    drawn.forEach(function (chart) { chart.resize(); });
+    document.querySelectorAll("details").forEach(function (one) { one.open = true; });  // paper has no clicks
+  });
 })();

@@ -1,6 +1,7 @@
 #include "lib/app/plan/figure_table.hpp"
 
 #include <cctype>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,17 @@ std::string name_part(const std::string& text) {
     out += std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
   }
   return out;
+}
+
+std::string format_usd(double usd) {
+  if (usd == 0.0) return "0 USD";
+  const double magnitude = std::abs(usd);
+  const char* sign = usd < 0.0 ? "-" : "";
+  if (magnitude < 1000.0)
+    return fmt::format("{}{:.{}f} USD", sign, magnitude, magnitude < 1 ? 4 : 2);
+  std::string digits = fmt::format("{:.0f}", magnitude);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return fmt::format("{}{} USD", sign, digits);
 }
 
 FigureTable::FigureTable(report::Report& report, std::string name, const std::string& title,
@@ -44,8 +56,9 @@ void FigureTable::add(const std::string& figure, const std::string& metric, repo
     report_.metrics[full_name(metric + "_high")] =
         value_metric(kind, unit, band->high, figure + ", high end of the band: " + source);
   }
-  table_.rows.push_back(
-      {figure, report::human_value(value, unit), range, std::string(name_of(kind)), source});
+  table_.rows.push_back({figure,
+                         unit == "USD" ? format_usd(value) : report::human_value(value, unit),
+                         range, std::string(name_of(kind)), source});
 }
 
 void FigureTable::add_absent(const std::string& figure, const std::string& metric,

@@ -42,6 +42,9 @@ class FigureTable {
   report::Table table_;
 };
 
+// "1,234,567 USD"; cents below 1000.
+[[nodiscard]] std::string format_usd(double usd);
+
 // "h200-sxm" -> "h200_sxm": as part of a metric's or table's name.
 [[nodiscard]] std::string name_part(const std::string& text);
 

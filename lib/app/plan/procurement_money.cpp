@@ -41,12 +41,14 @@ void add_money_of(const GpuResult& gpu, report::Report& report) {
                           *gpu.prices.rent_per_gpu_hour));
   }
   for (const planner::CostLine& line : cost.capex) {
+    if (line.usd == 0.0) continue;
     table.add_text("capital: " + line.item, format_usd(line.usd), "assumed", "prices given");
   }
   if (cost.capex_usd) {
     table.add("capital", "capex_usd", kind, "USD", *cost.capex_usd, "sum of the lines above");
   }
   for (const planner::CostLine& line : cost.own_per_year) {
+    if (line.usd == 0.0) continue;
     table.add_text("owning, a year: " + line.item, format_usd(line.usd), "modelled",
                    line.item == "energy" ? "part 7 times the price of a kWh" : "prices given");
   }
@@ -71,6 +73,13 @@ void add_money_of(const GpuResult& gpu, report::Report& report) {
     table.add_absent("break-even time", "break_even_months", kind, "months",
                      "never: running what is owned costs more than the rent");
   }
+  std::string free;
+  for (const auto* lines : {&cost.capex, &cost.own_per_year}) {
+    for (const planner::CostLine& line : *lines) {
+      if (line.usd == 0.0) free += (free.empty() ? "" : ", ") + line.item;
+    }
+  }
+  if (!free.empty()) table.add_text("taken as free", free, "assumed", "no price was given");
   for (const std::string& line : cost.missing) {
     table.add_text("not given", line, "absent", "add it to \"prices\"");
   }
@@ -233,13 +242,16 @@ void add_sensitivity(const SizeResult& result, report::Report& report) {
       return value ? Cell(*value / gpu.sensitivity_base - 1.0) : Cell();
     };
     for (const planner::SensitivityRow& row : gpu.sensitivity) {
+      std::string note;
+      if (row.breaks) note = "the layout misses the service level at one end";
+      if (row.name == "KV cache dtype" && row.low_result && row.high_result &&
+          *row.low_result > *row.high_result) {
+        note = "kernels on an FP8 cache were measured slower here, which outweighs the memory";
+      }
       table.rows.push_back({row.name, row.low, row.high,
                             row.low_result ? Cell(*row.low_result) : Cell(),
                             row.high_result ? Cell(*row.high_result) : Cell(),
-                            change(row.low_result), change(row.high_result),
-                            std::string(row.breaks ? "the layout misses the service level at one "
-                                                     "end"
-                                                   : "")});
+                            change(row.low_result), change(row.high_result), note});
     }
     const std::string name = table_name("part09_sensitivity", gpu);
     report.tables[name] = table;

@@ -1,6 +1,6 @@
 #include "lib/app/plan/procurement_report.hpp"
 
-#include <cmath>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -12,16 +12,6 @@ namespace moe::app {
 
 using report::Cell;
 using report::MetricKind;
-
-std::string format_usd(double usd) {
-  const double magnitude = std::abs(usd);
-  const char* sign = usd < 0.0 ? "-" : "";
-  if (magnitude < 1000.0)
-    return fmt::format("{}{:.{}f} USD", sign, magnitude, magnitude < 1 ? 4 : 2);
-  std::string digits = fmt::format("{:.0f}", magnitude);
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return fmt::format("{}{} USD", sign, digits);
-}
 
 namespace procurement {
 
@@ -63,7 +53,7 @@ void add_answer(const SizeInputs& inputs, const SizeResult& result, report::Repo
     const bool owns = gpu.own_tokens && (!gpu.rent_tokens || usd == gpu.cost.own_usd_per_year);
     const auto& tokens = owns ? gpu.own_tokens : gpu.rent_tokens;
     std::string verdict = result.recommended == i ? "recommended" : "works";
-    if (is_fixed && !carries) verdict = "too few GPUs for the peak";
+    if (is_fixed) verdict = carries ? "carries the peak" : "too few GPUs for the peak";
     table.rows.push_back(
         {gpu.gpu.name, verdict, planner::describe(plan.layout), count_cell(plan.deployments),
          count_cell(is_fixed ? plan.gpus : plan.gpus_bought), count_cell(plan.nodes),
@@ -90,6 +80,12 @@ void add_evidence(const SizeInputs& inputs, const SizeResult& result, report::Re
   }
   const GpuResult& gpu = result.gpus[*result.recommended];
   const planner::SizePlan& plan = gpu.best();
+  for (const char* name : {"gpus_bought_count", "nodes_count", "ttft_p99_s", "tpot_s",
+                           "output_tokens_per_s_per_gpu_at_slo", "own_usd_per_year",
+                           "rent_usd_per_year", "headroom_ratio"}) {
+    const std::string full = fmt::format("{}.{}", name, name_part(gpu.gpu.id));
+    if (report.metrics.count(full) != 0) report.highlights.push_back(full);
+  }
   const planner::RankFit& rank = plan.fit.binding();
   put("num_ranks", "1", plan.layout.gpus(), "GPUs of one deployment of the recommended layout");
   put("out_of_memory_count", "1", 0.0,

@@ -15,9 +15,6 @@ namespace moe::app {
 void fill_procurement_report(const SizeInputs& inputs, const SizeResult& result,
                              const std::string& command, ReportSession& session);
 
-// "1,234,567 USD"; cents below 1000.
-[[nodiscard]] std::string format_usd(double usd);
-
 // The parts, in the order of the report.
 namespace procurement {
 

@@ -7,6 +7,7 @@
 
 #include "lib/app/plan/procurement_report.hpp"
 #include "lib/app/table_builder.hpp"
+#include "lib/planner/layout.hpp"
 
 namespace moe::app::procurement {
 namespace {
@@ -112,6 +113,18 @@ std::vector<Risk> list_risks(const SizeInputs& inputs, const SizeResult& result)
 }  // namespace
 
 void add_risks(const SizeInputs& inputs, const SizeResult& result, ReportSession& session) {
+  if (result.recommended) {
+    const GpuResult& gpu = result.gpus[*result.recommended];
+    const planner::SizePlan& plan = gpu.best();
+    session.add_finding(
+        "plan.answer", Severity::kInfo,
+        fmt::format("{} x {}: {} deployment{} of {} in {} node{} for {:.3g} requests/s ({})",
+                    inputs.scenario.num_gpus > 0 ? plan.gpus : plan.gpus_bought, gpu.gpu.name,
+                    plan.deployments, plan.deployments == 1 ? "" : "s",
+                    planner::describe(plan.layout), plan.nodes, plan.nodes == 1 ? "" : "s",
+                    plan.requests_per_s_needed, result.rule),
+        "");
+  }
   report::Table table =
       make_table("10. Risks", {{"severity", ""}, {"risk", ""}, {"what_to_do", ""}});
   for (const Risk& risk : list_risks(inputs, result)) {

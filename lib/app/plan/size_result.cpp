@@ -124,22 +124,17 @@ void add_money(const SizeInputs& inputs, GpuResult& result) {
 }
 
 void add_front(const SizeInputs& inputs, GpuResult& result) {
-  for (const double tpot_s : kFrontTpot_s) {
-    FrontPoint point;
-    point.tpot_limit_s = tpot_s;
-    planner::SizeCase c = result.size_case;
-    c.rules.target.tpot_s = tpot_s;
-    for (const planner::SizePlan& plan : result.plans) {
-      if (!plan.fit.fits) continue;
-      const planner::SizePlan at = planner::size_layout(c, plan.layout);
-      const double rate =
-          at.capacity.requests_per_s * inputs.demand.shape.output_tokens / plan.layout.gpus();
-      if (rate > point.tokens_per_s_per_gpu) {
-        point.tokens_per_s_per_gpu = rate;
-        point.layout = planner::describe(plan.layout);
-      }
+  for (const double tpot_s : kFrontTpot_s) result.front.push_back({tpot_s, 0.0, ""});
+  for (const planner::SizePlan& plan : result.plans) {
+    if (!plan.fit.fits) continue;
+    const std::vector<double> rates = planner::rates_within(result.size_case, plan, kFrontTpot_s);
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      const double tokens_per_s_per_gpu =
+          rates[i] * inputs.demand.shape.output_tokens / plan.layout.gpus();
+      if (tokens_per_s_per_gpu <= result.front[i].tokens_per_s_per_gpu) continue;
+      result.front[i].tokens_per_s_per_gpu = tokens_per_s_per_gpu;
+      result.front[i].layout = planner::describe(plan.layout);
     }
-    result.front.push_back(point);
   }
 }
 
@@ -175,6 +170,11 @@ void add_remedies(const SizeInputs& inputs, GpuResult& result) {
 GpuResult work_out_gpu(const SizeInputs& inputs, const std::string& name) {
   GpuResult result;
   result.gpu = planner::find_accelerator(inputs.hardware.file, name);
+  if (inputs.scenario.num_gpus > 0) {
+    // GPUs that are there already may fill a node in part: no more draw power or fail with it.
+    result.gpu.gpus_per_node = static_cast<std::int32_t>(
+        std::min<std::int64_t>(result.gpu.gpus_per_node, inputs.scenario.num_gpus));
+  }
   result.size_case = size_case_of(inputs, result);
   result.size_case.gpu = &result.gpu;
   const Scenario& s = inputs.scenario;

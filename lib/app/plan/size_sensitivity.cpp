@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "lib/app/plan/tool_reports.hpp"
+
 namespace moe::app {
 namespace {
 
@@ -129,7 +131,8 @@ void add_inputs(const SizeInputs& inputs, const GpuResult& result, Inputs& rows)
         "expert skew", "uniform", fmt::format("power law {:g}", kSkewExponent),
         [](SizeCase& c) { c.setup.skew = {}; },
         [experts](SizeCase& c) {
-          c.setup.skew.popularity = planner::power_law_popularity(experts, kSkewExponent);
+          c.setup.skew.popularity =
+              deal_popularity(planner::power_law_popularity(experts, kSkewExponent));
           c.setup.skew.rank_max_over_mean = 0.0;
         });
   }

@@ -73,11 +73,25 @@ std::vector<double> popularity_of(const report::Table& table, const std::string&
 
 }  // namespace
 
+std::vector<double> deal_popularity(const std::vector<double>& sorted) {
+  std::size_t size = 1;
+  while (size < sorted.size()) size *= 2;
+  std::vector<double> dealt;
+  for (std::size_t i = 0; i < size; ++i) {
+    std::size_t reversed = 0;
+    for (std::size_t bit = 1, mirror = size / 2; bit < size; bit *= 2, mirror /= 2) {
+      if ((i & bit) != 0) reversed |= mirror;
+    }
+    if (reversed < sorted.size()) dealt.push_back(sorted[reversed]);
+  }
+  return dealt;
+}
+
 SkewEvidence skew_from_report(const report::Report& report, const std::string& where) {
   require_tool(report, where, "moe-skew");
   SkewEvidence evidence;
   if (const auto table = report.tables.find(kSkewTable); table != report.tables.end()) {
-    evidence.skew.popularity = popularity_of(table->second, where);
+    evidence.skew.popularity = deal_popularity(popularity_of(table->second, where));
     if (!evidence.skew.popularity.empty()) {
       evidence.notes.push_back(
           fmt::format("popularity of {} experts from {}", evidence.skew.popularity.size(), where));

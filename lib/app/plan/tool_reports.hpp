@@ -24,6 +24,10 @@ inline constexpr const char* kSkewBalancedness = "placement_gpu_balancedness_rat
 inline constexpr const char* kA2aBusBandwidth = "a2a_busbw_bytes_per_s";
 inline constexpr const char* kA2aNodes = "num_nodes";
 
+// Shares sorted from the most to the least popular, put into an order in which any power of two of
+// equal blocks gets a fair deal (bit reversal): what a placement that looks at load does at least.
+[[nodiscard]] std::vector<double> deal_popularity(const std::vector<double>& sorted);
+
 struct SkewEvidence {
   planner::RoutingSkew skew;
   std::vector<std::string> notes;  // what was read, one line each
