@@ -48,7 +48,8 @@ void bind_option(CLI::App& app, const std::string& names, bool is_flag, bool is_
   option->multi_option_policy(is_repeatable ? CLI::MultiOptionPolicy::TakeAll
                                             : CLI::MultiOptionPolicy::Throw);
   if (is_repeatable) option->expected(1, CLI::detail::expected_max_vector_size);
-  if (is_repeatable) option->allow_extra_args(false);
+  // A positional takes what stands behind it as well; an option would swallow the positionals.
+  if (is_repeatable) option->allow_extra_args(is_positional);
 }
 
 }  // namespace

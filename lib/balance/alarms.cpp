@@ -40,6 +40,12 @@ double number_of(std::string_view word, std::string_view rule) {
   return value;
 }
 
+// "5min" besides what durations are elsewhere.
+double duration_of(std::string_view word) {
+  const bool has_min = word.size() > 3 && word.substr(word.size() - 3) == "min";
+  return parse_duration_s(has_min ? word.substr(0, word.size() - 2) : word);
+}
+
 const char* sign_of(AlarmComparison comparison) {
   switch (comparison) {
     case AlarmComparison::kAbove:
@@ -99,9 +105,9 @@ AlarmRule parse_alarm_rule(std::string_view text) {
   rule.threshold = number_of(words[2], text);
   for (std::size_t i = 3; i < words.size(); i += 2) {
     if (words[i] == "over") {
-      rule.over_s = parse_duration_s(words[i + 1]);
+      rule.over_s = duration_of(words[i + 1]);
     } else if (words[i] == "for") {
-      rule.for_s = parse_duration_s(words[i + 1]);
+      rule.for_s = duration_of(words[i + 1]);
     } else {
       refuse(text);
     }

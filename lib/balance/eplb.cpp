@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -49,15 +50,6 @@ EplbShape effective_shape(std::int32_t num_experts, const EplbShape& asked) {
   return shape;
 }
 
-// Heaviest first.
-void sort_descending(std::span<const float> weights, std::vector<std::int32_t>& order) {
-  order.resize(weights.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return weights[idx(a)] > weights[idx(b)];
-  });
-}
-
 // Items to packs of equal size, heaviest first onto the lightest pack with room; members of pack p
 // are members[p * size .. (p + 1) * size), in the order in which they came.
 class Packer {
@@ -69,31 +61,36 @@ class Packer {
       std::iota(members_.begin(), members_.end(), 0);
       return;
     }
-    sort_descending(weights, order_);
+    // Heaviest first, the lower index first where equal.
+    order_.clear();
+    for (const float weight : weights) {
+      order_.emplace_back(-weight, static_cast<std::int32_t>(order_.size()));
+    }
+    std::sort(order_.begin(), order_.end());
     pack_weights_.assign(idx(num_packs), 0.0F);
-    open_.resize(idx(num_packs));
-    std::iota(open_.begin(), open_.end(), 0);
     fill_.assign(idx(num_packs), 0);
-    for (const std::int32_t item : order_) {
-      std::size_t lightest = 0;
-      for (std::size_t i = 1; i < open_.size(); ++i) {
-        if (pack_weights_[idx(open_[i])] < pack_weights_[idx(open_[lightest])]) lightest = i;
-      }
-      const std::int32_t pack = open_[lightest];
-      members_[idx(pack * size + fill_[idx(pack)])] = item;
-      pack_weights_[idx(pack)] += weights[idx(item)];
-      if (++fill_[idx(pack)] == size) {
-        open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(lightest));
-      }
+    for (const auto& [weight, item] : order_) {
+      const std::size_t pack = lightest_open(size);
+      members_[pack * idx(size) + idx(fill_[pack])] = item;
+      pack_weights_[pack] -= weight;
+      ++fill_[pack];
     }
   }
 
   [[nodiscard]] const std::vector<std::int32_t>& members() const { return members_; }
 
  private:
+  [[nodiscard]] std::size_t lightest_open(std::int32_t size) const {
+    std::size_t best = fill_.size();
+    for (std::size_t pack = 0; pack < fill_.size(); ++pack) {
+      if (fill_[pack] == size) continue;
+      if (best == fill_.size() || pack_weights_[pack] < pack_weights_[best]) best = pack;
+    }
+    return best;
+  }
+
   std::vector<std::int32_t> members_;
-  std::vector<std::int32_t> order_;
-  std::vector<std::int32_t> open_;  // packs with room, ascending
+  std::vector<std::pair<float, std::int32_t>> order_;  // minus weight, item
   std::vector<std::int32_t> fill_;
   std::vector<float> pack_weights_;
 };

@@ -72,24 +72,39 @@ void LayerSearch::set_share(std::int32_t expert) {
   }
 }
 
+// Each spare slot goes to the expert with the largest load per replica; of equals to the one with
+// fewer replicas, then to the first.
 void LayerSearch::count_replicas() {
-  std::fill(replicas_.begin(), replicas_.end(), 1);
-  std::vector<double>& score = peak_;  // of one more replica; restored below
-  const std::vector<double> peak = peak_;
-  for (std::int32_t spare = num_slots_ - shape_.num_experts; spare > 0; --spare) {
-    std::size_t best = score.size();
-    for (std::size_t expert = 0; expert < score.size(); ++expert) {
-      if (replicas_[expert] >= num_gpus_) continue;
-      if (best == score.size() || score[expert] > score[best] ||
-          (score[expert] >= score[best] && replicas_[expert] < replicas_[best])) {
-        best = expert;
-      }
-    }
-    MOE_CHECK(best < score.size());
-    ++replicas_[best];
-    score[best] = peak[best] / static_cast<double>(replicas_[best]);
+  struct Claim {
+    double share = 0.0;
+    std::int32_t replicas = 1;
+    std::int32_t expert = 0;
+  };
+  const auto is_weaker = [](const Claim& a, const Claim& b) {
+    if (a.share != b.share) return a.share < b.share;
+    if (a.replicas != b.replicas) return a.replicas > b.replicas;
+    return a.expert > b.expert;
+  };
+  std::vector<Claim> heap;
+  heap.reserve(peak_.size());
+  for (std::int32_t expert = 0; expert < shape_.num_experts; ++expert) {
+    heap.push_back({peak_[idx(expert)], 1, expert});
   }
-  peak_ = peak;
+  std::make_heap(heap.begin(), heap.end(), is_weaker);
+  std::fill(replicas_.begin(), replicas_.end(), 1);
+  for (std::int32_t spare = num_slots_ - shape_.num_experts; spare > 0;) {
+    MOE_CHECK(!heap.empty());
+    std::pop_heap(heap.begin(), heap.end(), is_weaker);
+    Claim& claim = heap.back();
+    if (claim.replicas >= num_gpus_) {  // one on every GPU already
+      heap.pop_back();
+      continue;
+    }
+    replicas_[idx(claim.expert)] = ++claim.replicas;
+    claim.share = peak_[idx(claim.expert)] / static_cast<double>(claim.replicas);
+    std::push_heap(heap.begin(), heap.end(), is_weaker);
+    --spare;
+  }
 }
 
 void LayerSearch::build() {
@@ -97,6 +112,7 @@ void LayerSearch::build() {
   std::fill(present_.begin(), present_.end(), std::uint8_t{0});
   std::fill(fill_.begin(), fill_.end(), 0);
   std::fill(gpu_load_.begin(), gpu_load_.end(), 0.0);
+  open_load_.assign(idx(num_gpus_), 0.0);
   std::fill(slot_expert_.begin(), slot_expert_.end(), -1);
   std::vector<std::pair<double, std::int32_t>> order;
   order.reserve(peak_.size());
@@ -146,11 +162,36 @@ void LayerSearch::put(std::int32_t gpu, std::int32_t expert) {
   }
 }
 
+// place() for one trace without a rule about nodes, the case that has to be fast. A full GPU is
+// never the least.
+bool LayerSearch::place_one_trace(std::int32_t expert) {
+  const double share = share_[idx(expert)];
+  const bool is_replicated = replicas_[idx(expert)] > 1;
+  std::int32_t best = -1;
+  double best_time = std::numeric_limits<double>::infinity();
+  for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
+    const double time = (open_load_[idx(gpu)] + share) * inverse_speed_[idx(gpu)];
+    if (time >= best_time || (is_replicated && present(gpu, expert) != 0)) continue;
+    best_time = time;
+    best = gpu;
+  }
+  if (best < 0) return false;
+  put(best, expert);
+  const std::int32_t room = shape_.slot_begin[idx(best) + 1] - shape_.slot_begin[idx(best)];
+  open_load_[idx(best)] =
+      fill_[idx(best)] == room ? std::numeric_limits<double>::infinity() : gpu_load_[idx(best)];
+  return true;
+}
+
 // Onto the GPU that is fastest done with it. With `spreads_nodes` the rule about nodes gives way
 // before a slot stays empty.
 void LayerSearch::place(std::int32_t expert) {
   const std::size_t num_traces = idx(shape_.num_traces);
   const double* share = share_.data() + idx(expert) * num_traces;
+  if (num_traces == 1 && !shape_.spreads_nodes) {
+    if (!place_one_trace(expert)) place_by_exchange(expert);
+    return;
+  }
   for (const bool minds_nodes : {true, false}) {
     if (!minds_nodes && !shape_.spreads_nodes) break;
     std::int32_t best = -1;
@@ -191,6 +232,7 @@ void LayerSearch::place_by_exchange(std::int32_t expert) {
       ++present(gpu, expert);
       put(target, moving);
       refresh();
+      reopen();
       return;
     }
   }
@@ -200,9 +242,19 @@ void LayerSearch::place_by_exchange(std::int32_t expert) {
     const std::int32_t room = shape_.slot_begin[idx(gpu) + 1] - shape_.slot_begin[idx(gpu)];
     if (fill_[idx(gpu)] == room) continue;
     put(gpu, expert);
+    reopen();
     return;
   }
   MOE_CHECK(false);
+}
+
+void LayerSearch::reopen() {
+  if (shape_.num_traces != 1) return;
+  for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
+    const std::int32_t room = shape_.slot_begin[idx(gpu) + 1] - shape_.slot_begin[idx(gpu)];
+    open_load_[idx(gpu)] =
+        fill_[idx(gpu)] == room ? std::numeric_limits<double>::infinity() : gpu_load_[idx(gpu)];
+  }
 }
 
 // Shares, presence and loads from the slots: no drift from sums updated many times.

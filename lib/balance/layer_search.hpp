@@ -77,6 +77,8 @@ class LayerSearch {
   [[nodiscard]] double time_of(std::int32_t gpu) const;
   void count_replicas();
   void place(std::int32_t expert);
+  [[nodiscard]] bool place_one_trace(std::int32_t expert);
+  void reopen();
   void place_by_exchange(std::int32_t expert);
   void put(std::int32_t gpu, std::int32_t expert);
   [[nodiscard]] bool may_hold(std::int32_t gpu, std::int32_t expert) const;
@@ -118,7 +120,7 @@ class LayerSearch {
   std::vector<std::int32_t> slot_expert_;
   std::vector<std::uint8_t> present_;        // [GPUs, experts], copies on the GPU
   std::vector<std::uint8_t> start_present_;  // the same of the state that moves count from
-  std::vector<std::int32_t> order_;
+  std::vector<double> open_load_;  // [GPUs] while building: load, infinite when full; one trace
   bool counts_moves_ = false;
   std::int64_t num_evaluations_ = 0;
 };

@@ -27,7 +27,7 @@ struct PlanOptions {
   bool spreads_nodes = false;
   // How long to search a layer: single looks at a move. The default plans 58 layers of 256 experts
   // in milliseconds.
-  std::int64_t max_evaluations = 20'000;
+  std::int64_t max_evaluations = 10'000;
   // A layer is done when mean / slowest GPU is at least this in every trace.
   double good_enough = 0.999;
   std::uint64_t seed = 1;

@@ -96,36 +96,54 @@ void ActivationLibrary::add(std::span<const std::int64_t> counts) {
   oldest_ = (oldest_ + 1) % matrices_.size();
 }
 
-void ActivationLibrary::predict(std::int32_t layer, std::span<const std::int64_t> running,
-                                std::int32_t num_guesses,
-                                std::vector<std::int32_t>& guesses) const {
-  MOE_CHECK(layer >= 0 && layer + 1 < num_layers_);
-  guesses.clear();
-  const std::vector<float>* best = nullptr;
-  double best_similarity = -1.0;
-  for (const std::vector<float>& matrix : matrices_) {
-    double similarity = 0.0;
-    for (std::int32_t seen = 0; seen <= layer; ++seen) {
-      double product = 0.0;
-      double squares = 0.0;
-      const std::size_t begin = idx(seen) * idx(num_experts_);
-      for (std::size_t i = begin; i < begin + idx(num_experts_); ++i) {
-        const double count = static_cast<double>(running[i]);
-        product += count * static_cast<double>(matrix[i]);
-        squares += count * count;
-      }
-      if (squares > 0.0) similarity += product / std::sqrt(squares);
-    }
-    if (similarity > best_similarity) {
-      best_similarity = similarity;
-      best = &matrix;
-    }
+std::span<const float> ActivationLibrary::row(std::size_t matrix, std::int32_t layer) const {
+  return std::span(matrices_[matrix]).subspan(idx(layer) * idx(num_experts_), idx(num_experts_));
+}
+
+ActivationTracker::ActivationTracker(const ActivationLibrary& library, std::int32_t num_experts)
+    : library_(&library),
+      num_experts_(num_experts),
+      counts_(idx(library.num_layers()) * idx(num_experts)),
+      squares_(idx(library.num_layers())),
+      products_(library.num_matrices() * idx(library.num_layers())),
+      similarity_(library.num_matrices()) {}
+
+void ActivationTracker::begin_sequence() {
+  layer_ = -1;
+  std::fill(counts_.begin(), counts_.end(), 0.0);
+  std::fill(squares_.begin(), squares_.end(), 0.0);
+  std::fill(products_.begin(), products_.end(), 0.0);
+}
+
+void ActivationTracker::observe(std::int32_t layer, std::span<const std::int32_t> chosen) {
+  MOE_CHECK(layer >= 0 && layer < library_->num_layers());
+  MOE_CHECK(similarity_.size() == library_->num_matrices());
+  if (layer == 0) std::fill(similarity_.begin(), similarity_.end(), 0.0);
+  layer_ = layer;
+  double& squares = squares_[idx(layer)];
+  for (const std::int32_t expert : chosen) {
+    if (expert < 0) continue;
+    double& count = counts_[idx(layer) * idx(num_experts_) + idx(expert)];
+    squares += 2.0 * count + 1.0;
+    count += 1.0;
   }
-  if (best == nullptr) return;
-  std::vector<std::int32_t> order;
-  const std::span<const float> row(best->data() + idx(layer + 1) * idx(num_experts_),
-                                   idx(num_experts_));
-  take_best<float>(row, num_guesses, order, guesses);
+  const double length = squares > 0.0 ? std::sqrt(squares) : 1.0;
+  for (std::size_t matrix = 0; matrix < similarity_.size(); ++matrix) {
+    const std::span<const float> row = library_->row(matrix, layer);
+    double& product = products_[matrix * idx(library_->num_layers()) + idx(layer)];
+    for (const std::int32_t expert : chosen) {
+      if (expert >= 0) product += static_cast<double>(row[idx(expert)]);
+    }
+    similarity_[matrix] += product / length;
+  }
+}
+
+void ActivationTracker::predict(std::int32_t num_guesses, std::vector<std::int32_t>& guesses) {
+  guesses.clear();
+  if (similarity_.empty() || layer_ < 0 || layer_ + 1 >= library_->num_layers()) return;
+  const std::size_t best = static_cast<std::size_t>(
+      std::max_element(similarity_.begin(), similarity_.end()) - similarity_.begin());
+  take_best<float>(library_->row(best, layer_ + 1), num_guesses, order_, guesses);
 }
 
 double PredictionCounts::precision() const {

@@ -42,17 +42,39 @@ class ActivationLibrary {
 
   // counts[layers, experts] of one sequence.
   void add(std::span<const std::int64_t> counts);
-  [[nodiscard]] bool is_empty() const { return matrices_.empty(); }
-  // Guesses for layer + 1 after `layer` was seen in the running matrix.
-  void predict(std::int32_t layer, std::span<const std::int64_t> running, std::int32_t num_guesses,
-               std::vector<std::int32_t>& guesses) const;
+  [[nodiscard]] std::size_t num_matrices() const { return matrices_.size(); }
+  [[nodiscard]] std::int32_t num_layers() const { return num_layers_; }
+  // Row of a stored matrix, [experts], scaled to length 1 (or all zero).
+  [[nodiscard]] std::span<const float> row(std::size_t matrix, std::int32_t layer) const;
 
  private:
   std::int32_t num_layers_;
   std::int32_t num_experts_;
   std::int32_t capacity_;
   std::size_t oldest_ = 0;
-  std::vector<std::vector<float>> matrices_;  // rows scaled to length 1
+  std::vector<std::vector<float>> matrices_;
+};
+
+// One running sequence against a library that does not change meanwhile.
+class ActivationTracker {
+ public:
+  explicit ActivationTracker(const ActivationLibrary& library, std::int32_t num_experts);
+
+  void begin_sequence();
+  // The experts of one layer of one step; layers in order from 0, step after step.
+  void observe(std::int32_t layer, std::span<const std::int32_t> chosen);
+  // Guesses for the layer after the one observed last; none from an empty library.
+  void predict(std::int32_t num_guesses, std::vector<std::int32_t>& guesses);
+
+ private:
+  const ActivationLibrary* library_;
+  std::int32_t num_experts_;
+  std::int32_t layer_ = -1;
+  std::vector<double> counts_;      // [layers, experts] of the sequence
+  std::vector<double> squares_;     // [layers]
+  std::vector<double> products_;    // [matrices, layers], counts x stored row
+  std::vector<double> similarity_;  // [matrices], over the layers seen in this step
+  std::vector<std::int32_t> order_;
 };
 
 // How good guesses were.

@@ -56,30 +56,55 @@ TEST(Cooccurrence, RecallIsNearTheRecordOnTheSameDomainAndFallsOnAnother) {
   EXPECT_LT(recall(law, test::esft_ids("intent"), 6), 0.40);
 }
 
+using Experts = std::vector<std::int32_t>;
+
+Experts guesses_after(const ActivationLibrary& library, const Experts& first) {
+  ActivationTracker tracker(library, 4);
+  tracker.begin_sequence();
+  tracker.observe(0, first);
+  Experts guesses;
+  tracker.predict(2, guesses);
+  return guesses;
+}
+
 TEST(ActivationLibrary, LooksAtTheObservedPrefixOnly) {
   ActivationLibrary library(3, 4, 8);
-  EXPECT_TRUE(library.is_empty());
+  EXPECT_TRUE(guesses_after(library, {0}).empty());
   // Two sequences that differ in layer 0 and in what follows.
   library.add(std::vector<std::int64_t>{9, 0, 0, 0, 0, 5, 1, 0, 7, 0, 0, 0});
   library.add(std::vector<std::int64_t>{0, 9, 0, 0, 0, 0, 0, 5, 0, 0, 7, 0});
-  std::vector<std::int32_t> guesses;
-  std::vector<std::int64_t> running(12, 0);
-  running[1] = 3;
-  library.predict(0, running, 2, guesses);
-  EXPECT_EQ(guesses, (std::vector<std::int32_t>{3}));
-  running = std::vector<std::int64_t>(12, 0);
-  running[0] = 1;
-  library.predict(0, running, 2, guesses);
-  EXPECT_EQ(guesses, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(guesses_after(library, {1}), (Experts{3}));
+  EXPECT_EQ(guesses_after(library, {0}), (Experts{1, 2}));
+}
+
+TEST(ActivationLibrary, RemembersTheSequenceSoFar) {
+  ActivationLibrary library(2, 4, 8);
+  library.add(std::vector<std::int64_t>{3, 1, 0, 0, 1, 0, 0, 0});
+  library.add(std::vector<std::int64_t>{1, 3, 0, 0, 0, 1, 0, 0});
+  ActivationTracker tracker(library, 4);
+  tracker.begin_sequence();
+  Experts guesses;
+  for (int step = 0; step < 2; ++step) {
+    tracker.observe(0, Experts{1});
+    tracker.predict(1, guesses);
+    tracker.observe(1, Experts{1});
+  }
+  EXPECT_EQ(guesses, (Experts{1}));
+  // One step of expert 0 does not outweigh two of expert 1; a new sequence starts afresh.
+  tracker.observe(0, Experts{0});
+  tracker.predict(1, guesses);
+  EXPECT_EQ(guesses, (Experts{1}));
+  tracker.begin_sequence();
+  tracker.observe(0, Experts{0});
+  tracker.predict(1, guesses);
+  EXPECT_EQ(guesses, (Experts{0}));
 }
 
 TEST(ActivationLibrary, ForgetsTheOldest) {
-  ActivationLibrary library(2, 2, 1);
-  library.add(std::vector<std::int64_t>{1, 0, 1, 0});
-  library.add(std::vector<std::int64_t>{1, 0, 0, 1});
-  std::vector<std::int32_t> guesses;
-  library.predict(0, std::vector<std::int64_t>{1, 0, 0, 0}, 1, guesses);
-  EXPECT_EQ(guesses, (std::vector<std::int32_t>{1}));
+  ActivationLibrary library(2, 4, 1);
+  library.add(std::vector<std::int64_t>{1, 0, 0, 0, 1, 0, 0, 0});
+  library.add(std::vector<std::int64_t>{1, 0, 0, 0, 0, 1, 0, 0});
+  EXPECT_EQ(guesses_after(library, {0}), (Experts{1}));
 }
 
 }  // namespace
