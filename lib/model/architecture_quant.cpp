@@ -126,13 +126,16 @@ void read_compressed_tensors(ArchitectureFields& quant, QuantRules& rules) {
     quant.add_missing("quantization_config.config_groups");
     quant.require_complete();
   }
+  // Packed codes have their shape beside them, two 64-bit numbers a matrix.
+  const bool is_packed = quant.text({"format"}).value_or("") == "pack-quantized";
   bool has_linear = false;
   for (const auto& [name, value] : groups->json().items()) {
     auto group = groups->object(name);
     if (!group) continue;
     auto weights = group->object("weights");
     if (!weights) continue;  // activations only
-    const WeightFormat format = compressed_format(*weights);
+    WeightFormat format = compressed_format(*weights);
+    if (is_packed) format.tensor_bits = 128;
     for (const std::string& target : list_of(*group, {"targets"})) {
       if (target == "Linear") {
         rules.linear = format;

@@ -1,6 +1,7 @@
 #include "lib/app/plan/stored_bytes.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,14 +30,36 @@ std::int64_t add(std::int64_t a, std::int64_t b, const fs::path& where) {
   return *sum;
 }
 
-StoredBytes of_gguf(const fs::path& path) {
-  const FileMap map(path);
-  const model::GgufHeader header = model::parse_gguf_header(map.bytes(), path.string());
-  StoredBytes stored;
-  for (const model::GgufTensor& tensor : header.tensors) {
-    stored.bytes = add(stored.bytes, tensor.size_bytes, path);
+// Files of this extension whose names a checkpoint has: the whole in one, or its shards.
+std::vector<fs::path> weight_files(const fs::path& folder, std::string_view extension) {
+  const fs::path whole = folder / ("model" + std::string(extension));
+  if (is_file(whole)) return {whole};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_shard = name.find("-of-") != std::string::npos || extension == ".gguf";
+    if (is_shard && entry.path().extension() == extension && is_file(entry.path())) {
+      files.push_back(entry.path());
+    }
   }
-  stored.source = fmt::format("{} tensors of {}", header.tensors.size(), path.filename().string());
+  std::ranges::sort(files);
+  return files;
+}
+
+std::optional<StoredBytes> of_gguf(const fs::path& folder) {
+  const std::vector<fs::path> files = weight_files(folder, ".gguf");
+  if (files.empty()) return std::nullopt;
+  StoredBytes stored;
+  std::size_t tensors = 0;
+  for (const fs::path& file : files) {
+    const FileMap map(file);
+    const model::GgufHeader header = model::parse_gguf_header(map.bytes(), file.string());
+    for (const model::GgufTensor& tensor : header.tensors) {
+      stored.bytes = add(stored.bytes, tensor.size_bytes, file);
+    }
+    tensors += header.tensors.size();
+  }
+  stored.source = fmt::format("headers of {} GGUF files, {} tensors", files.size(), tensors);
   return stored;
 }
 
@@ -49,14 +72,8 @@ std::optional<StoredBytes> of_index(const fs::path& path) {
 }
 
 std::optional<StoredBytes> of_headers(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors" && is_file(entry.path())) {
-      files.push_back(entry.path());
-    }
-  }
+  const std::vector<fs::path> files = weight_files(folder, ".safetensors");
   if (files.empty()) return std::nullopt;
-  std::ranges::sort(files);
   StoredBytes stored;
   std::size_t tensors = 0;
   for (const fs::path& file : files) {
@@ -73,14 +90,14 @@ std::optional<StoredBytes> of_headers(const fs::path& folder) {
 }  // namespace
 
 std::optional<StoredBytes> read_stored_bytes(const fs::path& path) {
-  if (path.extension() == ".gguf") return of_gguf(path);
   if (path.filename() != "config.json") return std::nullopt;  // a scenario, not a checkpoint
-  const fs::path folder = path.parent_path();
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const fs::path index = folder / "model.safetensors.index.json";
   if (is_file(index)) {
     if (auto stored = of_index(index)) return stored;
   }
-  return of_headers(folder.empty() ? fs::path(".") : folder);
+  if (auto stored = of_headers(folder)) return stored;
+  return of_gguf(folder);
 }
 
 }  // namespace moe::app

@@ -15,8 +15,7 @@ struct StoredBytes {
 };
 
 // The best source beside a config.json: the index's total size, the headers of the safetensors
-// files, the tensors of a GGUF file. nullopt when there is none. `path` is the config.json or a
-// GGUF file.
+// files, those of GGUF files. nullopt when there is none.
 [[nodiscard]] std::optional<StoredBytes> read_stored_bytes(const std::filesystem::path& path);
 
 }  // namespace moe::app

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include "lib/base/error.hpp"
 #include "lib/model/accounting.hpp"
 #include "lib/model/config.hpp"
+#include "lib/model/safetensors.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace moe::model {
@@ -310,6 +312,42 @@ TEST(ArchitectureQuantization, GptqInTheConfigIsTheFormatByName) {
   // The config's files carry a group index of 32 bits an input row beside it.
   EXPECT_GT(by_config.weight_bytes(), by_name.weight_bytes());
   EXPECT_NEAR(static_cast<double>(by_config.weight_bytes()), 24.70e9, 0.05e9);
+}
+
+// Files that other libraries wrote: scales, zero points, group indexes and shapes included
+// (tests/data/plan-configs/SOURCES.md).
+TEST(ArchitectureQuantization, BytesAreThoseOfRealFiles) {
+  const fs::path folder = fs::path(MOE_SOURCE_DIR) / "tests/data/plan-configs";
+  const std::vector<std::pair<const char*, std::int64_t>> files = {
+      {"gptq-v1", 253'952}, {"awq-a", 240'640},  {"ct-w4a16", 307'648},
+      {"ct-w8a8", 362'112}, {"dbrx-a", 723'584}, {"llama4-a", 649'344}};
+  for (const auto& [name, bytes] : files) {
+    SCOPED_TRACE(name);
+    const Architecture model =
+        parse_architecture(text_of_file(folder / (std::string(name) + ".json")), name);
+    EXPECT_EQ(model.weight_bytes(), bytes);
+  }
+}
+
+// Every tiny checkpoint of the project that is one file: the headers against the formula.
+TEST(Architecture, BytesAreThoseOfTheProjectsCheckpoints) {
+  int num_checkpoints = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints")) {
+    const fs::path weights = entry.path() / "model.safetensors";
+    if (!fs::exists(weights) || !fs::exists(entry.path() / "config.json")) continue;
+    // Mixes three types on purpose, which no config says.
+    if (entry.path().filename() == "qwen2moe-a") continue;
+    SCOPED_TRACE(entry.path().filename());
+    std::int64_t bytes = 0;
+    const SafetensorsFile file(weights);
+    for (const TensorEntry& tensor : file.entries()) bytes += tensor.end - tensor.begin;
+    const Architecture model =
+        parse_architecture(text_of_file(entry.path() / "config.json"), "config.json");
+    EXPECT_EQ(bytes, model.weight_bytes() + model.mtp_bytes());
+    ++num_checkpoints;
+  }
+  EXPECT_GE(num_checkpoints, 10);
 }
 
 }  // namespace
