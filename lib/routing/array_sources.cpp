@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::size_t kReleaseBytes = std::size_t{4} << 20;
 constexpr std::size_t kPageBytes = 4096;
+// Ids of a block: 256 KiB stay in the second-level cache between reader and tally.
+constexpr std::int64_t kBlockCells = 65536;
+constexpr std::int64_t kMinBlockTokens = 16;
 // Counts at or above 2^63 as floats cannot be told from damage.
 constexpr double kMaxRealCount = 9.0e18;
 
@@ -43,7 +46,16 @@ void copy_ids(const ArrayView& rows, std::int64_t begin, std::int64_t num_tokens
   const std::int64_t column_bytes = rows.strides[1] * size;
   const std::int64_t top_k = rows.shape[1];
   const std::byte* row = rows.bytes.data() + begin * row_bytes;
-  for (std::int64_t t = 0; t < num_tokens; ++t) {
+  for (std::int64_t t = 0; t < num_tokens && column_bytes == size; ++t) {
+    for (std::int64_t k = 0; k < top_k; ++k) {
+      Element element;
+      std::memcpy(&element, row + k * size, sizeof(Element));
+      out[k] = narrow_id(element);
+    }
+    row += row_bytes;
+    out += out_stride;
+  }
+  for (std::int64_t t = 0; t < num_tokens && column_bytes != size; ++t) {
     for (std::int64_t k = 0; k < top_k; ++k) {
       Element element;
       std::memcpy(&element, row + k * column_bytes, sizeof(Element));
@@ -81,9 +93,15 @@ class SegmentSource final : public TokenSource {
       if (segment_idx_ == plan_.num_segments) return false;
       start_segment();
     }
-    const std::int64_t count = std::min(block_tokens_, segment_.num_tokens - offset_);
+    const std::int64_t cells = info_.num_layers() * info_.top_k;
+    const std::int64_t most = std::max<std::int64_t>(kMinBlockTokens, kBlockCells / cells);
+    const std::int64_t count = std::min({block_tokens_, most, segment_.num_tokens - offset_});
     block.resize(count, info_);
-    for (std::int64_t layer = 0; layer < info_.num_layers(); ++layer) fill_layer(layer, block);
+    if (is_packed_) {
+      fill_packed(block);
+    } else {
+      for (std::int64_t layer = 0; layer < info_.num_layers(); ++layer) fill_layer(layer, block);
+    }
     if (cleaner_.has_value()) cleaner_->report(observations_);
     for (std::int64_t t = 0; t < count; ++t) number_token(static_cast<std::size_t>(t), block);
     offset_ += count;
@@ -101,11 +119,45 @@ class SegmentSource final : public TokenSource {
       if (position_ > 0) ++request_;
       position_ = 0;
     }
+    is_packed_ = has_packed_rows();
     if (cleaner_.has_value()) return;
     for (const ArrayView& rows : segment_.rows) {
       if (rows.rank() == 2) cleaner_.emplace(info_, rows.type);
       if (cleaner_.has_value()) return;
     }
+  }
+
+  // All layers of a token side by side, as in an array [tokens, layers, k].
+  [[nodiscard]] bool has_packed_rows() const {
+    if (plan_.is_scores) return false;
+    const ArrayView& first = segment_.rows.front();
+    for (std::size_t l = 0; l < segment_.rows.size(); ++l) {
+      const ArrayView& rows = segment_.rows[l];
+      if (rows.rank() != 2 || rows.type != first.type || rows.strides != first.strides ||
+          rows.strides[1] != 1 || rows.shape != first.shape || rows.shape[1] != info_.top_k ||
+          rows.bytes.data() != first.bytes.data() + static_cast<std::int64_t>(l) * info_.top_k *
+                                                        element_bytes(first.type)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void fill_packed(TokenBlock& block) {
+    const std::int64_t width = block.num_layers * block.top_k;
+    ArrayView tokens = segment_.rows.front();
+    tokens.shape[1] = width;
+    read_id_rows(tokens, offset_, block.num_tokens, width, block.ids.data());
+    const auto top_k = static_cast<std::size_t>(block.top_k);
+    for (std::int64_t t = 0; t < block.num_tokens; ++t) {
+      const std::span ids(block.ids.data() + t * width, static_cast<std::size_t>(width));
+      if (cleaner_->is_clean(ids)) continue;
+      for (std::int64_t layer = 0; layer < block.num_layers; ++layer) {
+        cleaner_->clean(layer, ids.subspan(static_cast<std::size_t>(layer) * top_k, top_k));
+      }
+    }
+    const std::int64_t end = offset_ + block.num_tokens;
+    if (end < tokens.shape[0]) releasers_.front().used_up_to(tokens.at(end).bytes.data());
   }
 
   void fill_layer(std::int64_t layer, TokenBlock& block) {
@@ -157,6 +209,7 @@ class SegmentSource final : public TokenSource {
   std::int64_t block_tokens_;
   std::int64_t segment_idx_ = 0;
   TokenSegment segment_;
+  bool is_packed_ = false;
   std::int64_t offset_ = 0;
   std::int64_t request_ = 0;
   std::int64_t position_ = 0;

@@ -21,6 +21,13 @@ IdCleaner::IdCleaner(const InputInfo& info, std::optional<ElementType> stored_as
   is_ambiguous_type_ = sentinel_ != kUnusedSlot && sentinel_ < limit_ + num_shared_;
 }
 
+bool IdCleaner::is_clean(std::span<const std::int32_t> ids) const {
+  if (is_ambiguous_type_ || !info_.physical_to_logical.empty()) return false;
+  std::uint32_t largest = 0;  // as unsigned numbers, so that negative ids are large
+  for (const std::int32_t id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));
+  return largest < static_cast<std::uint32_t>(limit_);
+}
+
 void IdCleaner::clean(std::int64_t layer_idx, std::span<std::int32_t> ids) {
   std::uint32_t largest = 0;  // as unsigned numbers, so that negative ids are large
   for (const std::int32_t id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));

@@ -19,6 +19,9 @@ class IdCleaner {
   // -1 as their largest value: pass the type they were stored in.
   IdCleaner(const InputInfo& info, std::optional<ElementType> stored_as);
 
+  // True when clean() would change none of these ids, of any layers.
+  [[nodiscard]] bool is_clean(std::span<const std::int32_t> ids) const;
+
   // Ids of one layer, in place. -1 and the type's largest value mean "unused"; an id of a shared
   // expert or out of range is counted and becomes unused.
   void clean(std::int64_t layer_idx, std::span<std::int32_t> ids);

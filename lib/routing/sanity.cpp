@@ -194,7 +194,10 @@ class Checker {
     }
     ++run_;
     std::int64_t num_empty_rows = 0;
-    for (std::int64_t l = 0; l < block.num_layers; ++l) {
+    std::int32_t all_bits = 0;
+    for (std::size_t k = 0; k < width; ++k) all_bits |= ids[k];
+    // Unused slots are negative, and most tokens have none.
+    for (std::int64_t l = 0; all_bits < 0 && l < block.num_layers; ++l) {
       const std::int32_t* row = ids + l * block.top_k;
       const auto unused = std::count(row, row + block.top_k, kUnusedSlot);
       if (unused == block.top_k) {
