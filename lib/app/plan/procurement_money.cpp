@@ -30,10 +30,13 @@ void add_token_costs(const char* way, const std::optional<planner::TokenCost>& c
       "the whole cost charged to output");
 }
 
-void add_money_of(const GpuResult& gpu, report::Report& report) {
+void add_money_of(const SizeInputs& inputs, const GpuResult& gpu, report::Report& report) {
   FigureTable table(report, table_name("part08_money", gpu), title_of("8. Money", gpu),
                     name_part(gpu.gpu.id));
   const planner::CostPlan& cost = gpu.cost;
+  if (!inputs.scenario.prices_source.empty()) {
+    table.add_text("prices", "as given", "assumed", inputs.scenario.prices_source);
+  }
   const MetricKind kind = MetricKind::kModelled;
   if (cost.rent_usd_per_year) {
     table.add("renting, a year", "rent_usd_per_year", kind, "USD", *cost.rent_usd_per_year,
@@ -190,7 +193,7 @@ void add_power(const SizeResult& result, report::Report& report) {
   }
 }
 
-void add_money(const SizeResult& result, report::Report& report) {
+void add_money(const SizeInputs& inputs, const SizeResult& result, report::Report& report) {
   report::Table table = make_table("8. Cost a million tokens", {{"gpu", ""},
                                                                 {"input_rented_usd", "USD"},
                                                                 {"output_rented_usd", "USD"},
@@ -201,7 +204,7 @@ void add_money(const SizeResult& result, report::Report& report) {
   bool has_price = false;
   for (const GpuResult& gpu : result.gpus) {
     if (!gpu.works) continue;
-    add_money_of(gpu, report);
+    add_money_of(inputs, gpu, report);
     std::vector<Cell> row = {gpu.gpu.id};
     for (const auto& cost : {gpu.rent_tokens, gpu.own_tokens}) {
       has_price = has_price || cost.has_value();

@@ -67,6 +67,30 @@ void add_answer(const SizeInputs& inputs, const SizeResult& result, report::Repo
   report.tables["part00_answer"] = table;
 }
 
+namespace {
+
+// The recommended plan in a few figures under names that do not depend on the GPU type.
+void add_summary(const SizeInputs& inputs, const GpuResult& gpu, report::Report& report) {
+  const planner::SizePlan& plan = gpu.best();
+  const auto put = [&](const char* name, const char* unit, double value, const char* how) {
+    report.metrics[name] = value_metric(MetricKind::kModelled, unit, value, how);
+    report.highlights.emplace_back(name);
+  };
+  put("plan_gpus_count", "1",
+      static_cast<double>(inputs.scenario.num_gpus > 0 ? plan.gpus : plan.gpus_bought),
+      "GPUs of the recommended plan, in whole nodes unless their number was given");
+  put("plan_nodes_count", "1", static_cast<double>(plan.nodes), "nodes of the recommended plan");
+  put("plan_ttft_p99_s", "s", plan.at_peak.ttft_p99_s, "p99 TTFT at today's peak");
+  put("plan_tpot_s", "s", plan.at_peak.tpot_s, "mean TPOT at today's peak");
+  put("plan_headroom_ratio", "1", plan.headroom_ratio,
+      "growth over today's peak until the service level is just met, everything running");
+  if (const auto usd = gpu.usd_per_year()) {
+    put("plan_usd_per_year", "USD", *usd, "the cheaper of renting and owning");
+  }
+}
+
+}  // namespace
+
 void add_evidence(const SizeInputs& inputs, const SizeResult& result, report::Report& report) {
   const auto put = [&](const char* name, const char* unit, double value, const char* how) {
     report.metrics[name] = value_metric(MetricKind::kModelled, unit, value, how);
@@ -80,12 +104,7 @@ void add_evidence(const SizeInputs& inputs, const SizeResult& result, report::Re
   }
   const GpuResult& gpu = result.gpus[*result.recommended];
   const planner::SizePlan& plan = gpu.best();
-  for (const char* name : {"gpus_bought_count", "nodes_count", "ttft_p99_s", "tpot_s",
-                           "output_tokens_per_s_per_gpu_at_slo", "own_usd_per_year",
-                           "rent_usd_per_year", "headroom_ratio"}) {
-    const std::string full = fmt::format("{}.{}", name, name_part(gpu.gpu.id));
-    if (report.metrics.count(full) != 0) report.highlights.push_back(full);
-  }
+  add_summary(inputs, gpu, report);
   const planner::RankFit& rank = plan.fit.binding();
   put("num_ranks", "1", plan.layout.gpus(), "GPUs of one deployment of the recommended layout");
   put("out_of_memory_count", "1", 0.0,
@@ -139,7 +158,7 @@ void fill_procurement_report(const SizeInputs& inputs, const SizeResult& result,
   procurement::add_performance(inputs, result, report);
   procurement::add_count(inputs, result, report);
   procurement::add_power(result, report);
-  procurement::add_money(result, report);
+  procurement::add_money(inputs, result, report);
   procurement::add_sensitivity(result, report);
   procurement::add_evidence(inputs, result, report);
   procurement::add_risks(inputs, result, session);

@@ -26,7 +26,7 @@ void add_fit(const SizeInputs& inputs, const SizeResult& result, report::Report&
 void add_performance(const SizeInputs& inputs, const SizeResult& result, report::Report& report);
 void add_count(const SizeInputs& inputs, const SizeResult& result, report::Report& report);
 void add_power(const SizeResult& result, report::Report& report);
-void add_money(const SizeResult& result, report::Report& report);
+void add_money(const SizeInputs& inputs, const SizeResult& result, report::Report& report);
 void add_sensitivity(const SizeResult& result, report::Report& report);
 void add_risks(const SizeInputs& inputs, const SizeResult& result, ReportSession& session);
 void add_reproduction(const SizeInputs& inputs, const std::string& command, report::Report& report);

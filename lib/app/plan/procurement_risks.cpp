@@ -103,6 +103,12 @@ std::vector<Risk> list_risks(const SizeInputs& inputs, const SizeResult& result)
   }
   const bool has_prices = std::any_of(result.gpus.begin(), result.gpus.end(),
                                       [](const GpuResult& g) { return g.usd_per_year(); });
+  if (result.recommended && has_prices) {
+    risks.push_back({"plan.prices_given", Severity::kInfo,
+                     fmt::format("the recommendation rests on the prices given{}",
+                                 s.prices_source.empty() ? "" : ": " + s.prices_source),
+                     "Put quotes in their place; part 9 shows what a fifth more or less does."});
+  }
   if (result.recommended && !has_prices) {
     risks.push_back({"plan.no_prices", Severity::kWarning, "no price was given, so no cost is here",
                      "Add \"prices\" to the scenario, from a quote."});

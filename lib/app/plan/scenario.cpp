@@ -146,7 +146,8 @@ Scenario parse_scenario(const Json& document, const std::string& where, const fs
   if (const auto by_gpu = document.find("prices_by_gpu"); by_gpu != document.end()) {
     for (const auto& [gpu, prices] : by_gpu->items()) {
       planner::Prices own = s.prices;
-      (void)read_prices(*by_gpu, gpu.c_str(), s, own);
+      const std::string source = read_prices(*by_gpu, gpu.c_str(), s, own);
+      if (!source.empty()) s.prices_source += fmt::format("; {}: {}", gpu, source);
       s.by_gpu[gpu] = own;
     }
   }
