@@ -66,8 +66,8 @@ def collectives(source, gpus):
             best[key] = row
     return {"schema_version": 1,
             "source": source["source"],
-            "meaning": "time = alpha + 2 (n-1)/n bytes / bytes_per_s + s_per_sqrt_byte sqrt(bytes); "
-                       "bytes: the buffer of one rank; inside CUDA graphs",
+            "meaning": "time = alpha + 2 (n-1)/n bytes / bytes_per_s + s_per_sqrt_byte "
+                       "sqrt(bytes); bytes: the buffer of one rank; inside CUDA graphs",
             "all_reduce": [best[key] for key in sorted(best)]}
 
 

@@ -87,23 +87,30 @@ double all_reduce_time_s(const CollectiveFit& fit, std::int32_t num_ranks, doubl
 
 AllToAllTime moe_all_to_all_time_s(const Accelerator& gpu, std::int32_t num_ranks,
                                    const ScaleOut& network, double num_tokens, double top_k,
-                                   double hidden_size) {
+                                   double hidden_size, bool is_deduplicated) {
   AllToAllTime time;
   if (num_ranks <= 1) return time;
   const double ranks = static_cast<double>(num_ranks);
   const double domain =
       std::min(ranks, static_cast<double>(std::max({1, gpu.scale_up_gpus, gpu.gpus_per_node})));
-  // Several experts of a token on one rank travel once at most.
-  const double copies = ranks * (1.0 - std::pow(1.0 - 1.0 / ranks, top_k));
-  const double bytes = num_tokens * copies * hidden_size * (kDispatchBytes + kCombineBytes);
-  const double inside = bytes * (domain - 1.0) / ranks;
-  const double outside = bytes * (ranks - domain) / ranks;
+  const double nodes = std::max(1.0, ranks / domain);
+  // Expected number of different places among n that top_k selections reach.
+  const auto places = [&](double n) { return n * (1.0 - std::pow(1.0 - 1.0 / n, top_k)); };
+  const double bytes = num_tokens * hidden_size * (kDispatchBytes + kCombineBytes);
+  const double inside = bytes * places(ranks) * (domain - 1.0) / ranks;
+  const double copies = is_deduplicated ? places(nodes) : top_k;
+  const double outside = bytes * copies * (nodes - 1.0) / nodes;
   time.alpha_s = 2.0 * kAllToAllAlphaS;
-  time.volume_s = inside / std::max(1e6, kAllToAllLinkShare * gpu.scale_up_bytes_per_s);
+  time.inside_s = inside / std::max(1e6, kAllToAllLinkShare * gpu.scale_up_bytes_per_s);
   if (outside > 0.0) {
     time.alpha_s += 2.0 * network.latency_s;
+    time.outside_s = outside / (network.bytes_per_s * network.efficiency);
     // The two kinds of link carry their parts at the same time.
-    time.volume_s = std::max(time.volume_s, outside / (network.bytes_per_s * network.efficiency));
+    if (time.outside_s >= time.inside_s) {
+      time.inside_s = 0.0;
+    } else {
+      time.outside_s = 0.0;
+    }
   }
   return time;
 }

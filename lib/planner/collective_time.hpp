@@ -62,12 +62,17 @@ class CollectiveTable {
 // experts spread over num_ranks ranks: FP8 out (1 byte and a scale per 128), BF16 back.
 struct AllToAllTime {
   double alpha_s = 0.0;
-  double volume_s = 0.0;
-  double total_s() const { return alpha_s + volume_s; }
+  double inside_s = 0.0;   // volume over the scale-up links
+  double outside_s = 0.0;  // volume between nodes
+  double volume_s() const { return inside_s + outside_s; }
+  double total_s() const { return alpha_s + volume_s(); }
 };
+// Kernels for many tokens send a token to a node once (`is_deduplicated`), low-latency kernels once
+// for every expert.
 [[nodiscard]] AllToAllTime moe_all_to_all_time_s(const Accelerator& gpu, std::int32_t num_ranks,
                                                  const ScaleOut& network, double num_tokens,
-                                                 double top_k, double hidden_size);
+                                                 double top_k, double hidden_size,
+                                                 bool is_deduplicated);
 
 // Throws Error(kInput) naming the entry and the field.
 [[nodiscard]] CollectiveTable parse_collective_table(std::string_view json_text,

@@ -1,0 +1,133 @@
+// Goal: predict, sweep, verify and calibrate as a user runs them. Method: the real binary on the
+// data that comes with the sources; every JSON report is held to the schema.
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/json/read.hpp"
+#include "lib/report/json_io.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "tests/tools/process.hpp"
+
+namespace moe::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+json::Json times_json(std::vector<std::string> args, int exit_code = 0) {
+  args.insert(args.end(), {"--format", "json", "--quiet"});
+  const ProcessResult result = run_moe_plan(args);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  json::Json document = json::parse(result.out, "stdout");
+  EXPECT_THAT(json::describe(report::check_report(document)), IsEmpty());
+  return document;
+}
+
+double value_of(const json::Json& report, const std::string& name) {
+  return report["metrics"][name]["value"].get<double>();
+}
+
+TEST(PlanPredict, GivesABandAroundItsValue) {
+  const json::Json report = times_json({"predict", "DeepSeek-V3", "--gpu", "h200-sxm", "--engine",
+                                        "sglang", "--layout", "TP8", "--clients", "1,64"});
+  EXPECT_LE(value_of(report, "tpot_full_overlap_s"), value_of(report, "tpot_s"));
+  EXPECT_GE(value_of(report, "tpot_no_overlap_s"), value_of(report, "tpot_s") * (1.0 - 1e-9));
+  EXPECT_EQ(report["tables"]["loads"]["rows"].size(), 2U);
+  EXPECT_EQ(report["metrics"]["tpot_s"]["kind"], "modelled");
+}
+
+TEST(PlanPredict, SaysWhatStandsInForMissingMeasurements) {
+  const json::Json report =
+      times_json({"predict", "Qwen3-30B-A3B", "--gpu", "mi300x", "--layout", "TP1"});
+  bool is_said = false;
+  for (const json::Json& finding : report["findings"]) {
+    is_said |= finding["code"] == "predict.default_stands_in";
+  }
+  EXPECT_TRUE(is_said);
+}
+
+TEST(PlanPredict, AnOverloadIsCalledUnstable) {
+  const json::Json report = times_json({"predict", "Mixtral-8x7B-v0.1", "--gpu", "h100-sxm",
+                                        "--layout", "TP2", "--request-rate", "100000"});
+  bool is_said = false;
+  for (const json::Json& finding : report["findings"]) {
+    is_said |= finding["code"] == "predict.unstable";
+  }
+  EXPECT_TRUE(is_said);
+}
+
+TEST(PlanPredict, AReportOfMoeBenchCalibrates) {
+  const std::string bench = std::string(MOE_SOURCE_DIR) + "/reports/examples/moe-bench-run.json";
+  const json::Json report =
+      times_json({"predict", "Qwen3-30B-A3B", "--gpu", "h100-sxm", "--calibration", bench});
+  EXPECT_GT(report["settings"]["decode_calibration"].get<double>(), 0.0);
+}
+
+TEST(PlanPredict, WrongInputsAreOneLineWithTheRightCode) {
+  EXPECT_EQ(run_moe_plan({"predict", "no-such-model"}).exit_code, 3);
+  EXPECT_EQ(run_moe_plan({"predict", "Mixtral-8x7B-v0.1", "--gpu", "none"}).exit_code, 2);
+  EXPECT_EQ(run_moe_plan({"predict", "Mixtral-8x7B-v0.1", "--layout", "TP3"}).exit_code, 2);
+  const TempDir temp;
+  const std::string path = (temp.path() / "bad.json").string();
+  write_file(path, "{\"tables\": {}}");
+  const ProcessResult result = run_moe_plan({"predict", "Mixtral-8x7B-v0.1", "--popularity", path});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(count_lines(result.err), 1);
+}
+
+TEST(PlanSweep, FindsAFrontWithinTheLimits) {
+  const json::Json report = times_json({"sweep", "Mixtral-8x7B-v0.1", "--gpus", "h100-sxm,h200-sxm",
+                                        "--max-gpus", "8", "--max-tpot", "50ms"});
+  const json::Json& table = report["tables"]["front"];
+  ASSERT_FALSE(table["rows"].empty());
+  std::size_t tpot = 0;
+  for (std::size_t i = 0; i < table["columns"].size(); ++i) {
+    if (table["columns"][i]["name"] == "tpot_s") tpot = i;
+  }
+  for (const json::Json& row : table["rows"]) EXPECT_LE(row[tpot].get<double>(), 0.05);
+}
+
+TEST(PlanSweep, NothingFoundIsNotASuccess) {
+  const json::Json report =
+      times_json({"sweep", "DeepSeek-V3", "--gpus", "l4", "--max-gpus", "2"}, 7);
+  EXPECT_FALSE(report["validity"]["valid"].get<bool>());
+}
+
+TEST(PlanVerify, StatesItsErrorsAndMeetsThem) {
+  const json::Json report = times_json({"verify"});
+  EXPECT_LE(value_of(report, "tpot_median_error"), 0.10);
+  EXPECT_LE(value_of(report, "ttft_median_error"), 0.25);
+  EXPECT_GT(value_of(report, "held_out_rows"), 200.0);
+  for (const char* table : {"byte_anchors", "throughput_anchors", "end_to_end_errors",
+                            "end_to_end_errors_by_gpu_engine", "peer_side_by_side"}) {
+    EXPECT_TRUE(report["tables"].contains(table)) << table;
+  }
+}
+
+TEST(PlanVerify, JudgesAnyTableOfTheSameFormat) {
+  const TempDir temp;
+  const std::string path = (temp.path() / "rows.csv").string();
+  write_file(path,
+             "id,gpu,engine,model,precision,isl,osl,concurrency,tp,ttft_ms,tpot_ms\n"
+             "mine,h200_sxm,sglang,deepseek-ai/DeepSeek-V3,fp8,1024,1024,16,8,300,17\n");
+  const json::Json report = times_json({"verify", "--end-to-end", path});
+  EXPECT_EQ(report["tables"]["end_to_end_all_rows"]["rows"][0][1], 1);
+  write_file(path, "a,b\n1,2\n");
+  EXPECT_EQ(run_moe_plan({"verify", "--end-to-end", path}).exit_code, 3);
+}
+
+TEST(PlanCalibrate, WritesConstantsThatVerifyReads) {
+  const TempDir temp;
+  const std::string path = (temp.path() / "constants.json").string();
+  const json::Json report = times_json({"calibrate", "--out", path});
+  EXPECT_LE(value_of(report, "tpot_median_error"), 0.10);
+  EXPECT_LE(value_of(times_json({"verify", "--constants", path}), "tpot_median_error"), 0.10);
+}
+
+}  // namespace
+}  // namespace moe::test
