@@ -351,13 +351,14 @@ void LayerSearch::search(std::int64_t max_evaluations, double good_enough, std::
   start_from(best);
 }
 
-std::vector<MovePoint> LayerSearch::trade(std::int32_t max_moved, std::int64_t max_evaluations) {
+std::vector<MovePoint> LayerSearch::trade(std::int32_t max_moved, std::int64_t max_evaluations,
+                                          double good_enough) {
   counts_moves_ = true;
   start_present_ = present_;
   num_evaluations_ = 0;
   std::vector<MovePoint> points = {{0, slowest(), slot_expert_}};
   std::int32_t num_moved = 0;
-  while (num_evaluations_ < max_evaluations) {
+  while (num_evaluations_ < max_evaluations && points.back().slowest > good_enough) {
     const std::int32_t gpu = find_slowest_gpu();
     Move best;
     try_swaps(gpu, best);

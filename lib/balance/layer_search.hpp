@@ -53,7 +53,8 @@ class LayerSearch {
   void search(std::int64_t max_evaluations, double good_enough, std::uint64_t seed);
   // Descends from the current state, fewest moved slots for the gain first, and keeps every state
   // that is better than those before; the first point is the start.
-  [[nodiscard]] std::vector<MovePoint> trade(std::int32_t max_moved, std::int64_t max_evaluations);
+  [[nodiscard]] std::vector<MovePoint> trade(std::int32_t max_moved, std::int64_t max_evaluations,
+                                             double good_enough);
 
   [[nodiscard]] std::span<const std::int32_t> slot_expert() const { return slot_expert_; }
   // Time of the slowest GPU in the worst trace; 1 is perfect.

@@ -266,7 +266,7 @@ void plan_from_current(std::span<const LoadMatrix> traces, const Cluster& cluste
     search.start_from(placement.layer(layer));
     points[idx(layer)] = search.trade(
         static_cast<std::int32_t>(std::min<std::int64_t>(budget, placement.num_slots())),
-        kTradeEvaluations);
+        kTradeEvaluations, 1.0 / options.good_enough);
     const std::vector<MovePoint>& trade = points[idx(layer)];
     const std::vector<std::size_t> hull = concave_hull(trade);
     for (std::size_t i = 1; i < hull.size(); ++i) {

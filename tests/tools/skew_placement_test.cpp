@@ -225,8 +225,8 @@ TEST(SkewCapacity, IsJudgedOnWindowsOfTime) {
   const TempDir dir;
   const std::string trace = (dir / "trace.safetensors").string();
   ASSERT_EQ(run_moe_bench({"run", checkpoint("tinymoe-qwen3"), "--batch", "4", "--prompt-tokens",
-                           "64", "--output-tokens", "16", "--repeat", "1", "--no-limits", "--trace",
-                           trace, "-q", "--format", "none"})
+                           "64", "--output-tokens", "16", "--repeat", "1", "--no-limits",
+                           "--dump-routing", trace, "-q", "--format", "none"})
                 .exit_code,
             0);
   const Json report = report_of({"capacity", trace, "--window", "500ms"});

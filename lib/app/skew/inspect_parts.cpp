@@ -58,6 +58,17 @@ void set_over_layers(report::Report& report, const std::string& stem, const Over
   set_metric(report, stem + "_min", "1", figure.min, reason, how + "; smallest over MoE layers");
 }
 
+std::optional<double> ratio_of(double part, double all) {
+  if (all <= 0.0) return std::nullopt;
+  return part / all;
+}
+
+// -1: the input does not tell.
+report::Cell step_cell(std::int64_t step) {
+  if (step < 0) return {};
+  return count_cell(step);
+}
+
 std::string window_label(const ExpertCounts& windows) {
   return windows.window_unit == routing::WindowUnit::kWhole
              ? "the whole input"
@@ -195,13 +206,13 @@ void add_gpu_tables(const ExpertCounts& counts, const std::vector<std::int64_t>&
       const std::int64_t node = routing::linear_gpu_of(g, view.num_gpus, view.num_nodes);
       of_node[static_cast<std::size_t>(node)] += load;
       gpus.rows.push_back({count_cell(number_of(counts, l)), count_cell(g), count_cell(node), load,
-                           mean > 0.0 ? report::Cell(load / mean) : report::Cell()});
+                           optional_cell(ratio_of(load, mean))});
     }
   }
   const double all = std::accumulate(of_node.begin(), of_node.end(), 0.0);
   for (std::size_t n = 0; n < of_node.size(); ++n) {
     nodes.rows.push_back({count_cell(static_cast<std::int64_t>(n)), of_node[n],
-                          all > 0.0 ? report::Cell(of_node[n] / all) : report::Cell()});
+                          optional_cell(ratio_of(of_node[n], all))});
   }
   report.tables["gpus"] = std::move(gpus);
   report.tables["nodes"] = std::move(nodes);
@@ -267,11 +278,11 @@ void add_windows(const ExpertCounts& windows, const GpuView& view, std::int64_t 
       cv_sample.add(gpu.cv_sample);
     }
     if (assignments == 0.0) ++num_empty;
-    table.rows.push_back(
-        {count_cell(w), window.first_step < 0 ? report::Cell() : count_cell(window.first_step),
-         optional_cell(window.begin_s), count_cell(static_cast<std::int64_t>(assignments)),
-         optional_cell(max_over_mean.mean()), optional_cell(cv.mean()),
-         optional_cell(balancedness.mean()), optional_cell(gpu_cv.mean())});
+    table.rows.push_back({count_cell(w), step_cell(window.first_step),
+                          optional_cell(window.begin_s),
+                          count_cell(static_cast<std::int64_t>(assignments)),
+                          optional_cell(max_over_mean.mean()), optional_cell(cv.mean()),
+                          optional_cell(balancedness.mean()), optional_cell(gpu_cv.mean())});
   }
   report.tables["windows"] = std::move(table);
   report.charts.push_back({"Skew over time",
