@@ -136,9 +136,7 @@ GateContext context_of(const ImportArgs& args, const topology::BenchmarkResults&
   if (!has_machine || results.num_ranks < 2) return context;
   const topology::LinkCatalog catalog = load_catalog(args.cluster.scenarios);
   const topology::MeasuredLaws laws = load_laws(args.cluster.scenarios);
-  ClusterArgs cluster = args.cluster;
-  if (cluster.gpu.empty()) cluster.gpu = "h100_sxm";
-  ClusterFacts facts = resolve_cluster(cluster, catalog);
+  ClusterFacts facts = resolve_cluster(args.cluster, catalog);
   facts.input.cluster.num_ranks = results.num_ranks;
   const topology::A2aModel model(catalog, laws);
   context.ceiling_bytes_per_s = topology::a2a_ceiling(facts.input.cluster).busbw_bytes_per_s;
@@ -182,7 +180,6 @@ int run_import(const ImportArgs& args, const ToolContext& context) {
 
 void add_import_command(CommandLine& line, const ToolContext& context) {
   auto args = std::make_shared<ImportArgs>();
-  args->cluster.gpu.clear();
   Options& options =
       line.add_command("import", "Judges results of nccl-tests, OSU or nvbandwidth by one gate",
                        [args, &context] { return run_import(*args, context); });

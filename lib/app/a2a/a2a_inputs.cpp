@@ -40,18 +40,11 @@ const topology::GpuType& gpu_type(const std::string& id, const topology::LinkCat
 }
 
 // The rate inside the domain and the NICs as a topology has them.
-void use_topology(const ClusterArgs& args, const topology::LinkCatalog& catalog,
-                  ClusterFacts& facts) {
-  const topology::Topology machine = load_topology(args.topology, args.scenarios, "", catalog);
+void use_topology(const ClusterArgs& args, const topology::Topology& machine,
+                  const topology::LinkCatalog& catalog, ClusterFacts& facts) {
   const std::int64_t num_gpus = machine.count(topology::NodeKind::kGpu);
-  if (num_gpus < 2) {
-    throw Error(ErrorCode::kInput,
-                fmt::format("{}: an all-to-all takes two GPUs, the topology has {}", args.topology,
-                            num_gpus));
-  }
   topology::Cluster& cluster = facts.input.cluster;
   if (args.domain == 0) cluster.gpus_per_domain = num_gpus;
-  if (!machine.gpu_type.empty()) facts.input.gpu = machine.gpu_type;
   const topology::MachineCeiling ceiling = topology::machine_ceiling(machine);
   if (ceiling.busbw_bytes_per_s) {
     cluster.intra_bytes_per_s = *ceiling.busbw_bytes_per_s;
@@ -63,6 +56,25 @@ void use_topology(const ClusterArgs& args, const topology::LinkCatalog& catalog,
     cluster.nic_bytes_per_s = *share.bytes_per_s_per_gpu * catalog.network.nic_rate_share;
     facts.nic_source = share.source;
   }
+}
+
+// The topology that the options name, with at least two GPUs of a known type.
+std::optional<topology::Topology> named_topology(const ClusterArgs& args,
+                                                 const topology::LinkCatalog& catalog) {
+  if (args.topology.empty()) return std::nullopt;
+  topology::Topology machine = load_topology(args.topology, args.scenarios, args.gpu, catalog);
+  const std::int64_t num_gpus = machine.count(topology::NodeKind::kGpu);
+  if (num_gpus < 2) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: an all-to-all takes two GPUs, the topology has {}", args.topology,
+                            num_gpus));
+  }
+  if (machine.gpu_type.empty()) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: the topology does not say which GPU this is; name it with --gpu",
+                            args.topology));
+  }
+  return machine;
 }
 
 }  // namespace
@@ -97,7 +109,8 @@ json::Json topology_hash(const std::string& name, const std::string& scenarios) 
 void add_cluster_options(Options& options, ClusterArgs& args) {
   options.group("Cluster");
   options.text("--gpu", "ID", args.gpu,
-               "Type of GPU, as in scenarios/topologies/link_catalog.json");
+               "Type of GPU, as in scenarios/topologies/link_catalog.json; without it that of the "
+               "topology, else h100_sxm");
   options.text("--topology", "FILE", args.topology,
                "Topology of a node: its links and NICs instead of those of the GPU's type");
   options.integer("--domain", args.domain, IntRange{0, 100000},
@@ -120,7 +133,9 @@ void add_cluster_options(Options& options, ClusterArgs& args) {
 }
 
 ClusterFacts resolve_cluster(const ClusterArgs& args, const topology::LinkCatalog& catalog) {
-  const topology::GpuType& gpu = gpu_type(args.gpu, catalog);
+  const std::optional<topology::Topology> machine = named_topology(args, catalog);
+  const std::string id = machine ? machine->gpu_type : args.gpu.empty() ? "h100_sxm" : args.gpu;
+  const topology::GpuType& gpu = gpu_type(id, catalog);
   ClusterFacts facts;
   topology::Cluster& cluster = facts.input.cluster;
   facts.input.gpu = gpu.id;
@@ -149,7 +164,7 @@ ClusterFacts resolve_cluster(const ClusterArgs& args, const topology::LinkCatalo
   cluster.oversubscription = args.oversubscription;
   cluster.cross_rail_share = catalog.network.cross_rail_share;
   facts.goes_through_host_memory = gpu.goes_through_host_memory;
-  if (!args.topology.empty()) use_topology(args, catalog, facts);
+  if (machine) use_topology(args, *machine, catalog, facts);
   return facts;
 }
 

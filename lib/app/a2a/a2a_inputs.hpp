@@ -31,7 +31,7 @@ namespace moe::app {
 
 // The options that say what cluster is modelled.
 struct ClusterArgs {
-  std::string gpu = "h100_sxm";
+  std::string gpu;                 // empty: of the topology, else h100_sxm
   std::string topology;            // empty: the GPU's type alone
   std::int64_t domain = 0;         // 0: of the GPU's type or the topology
   std::int64_t nics = 0;           // of a node; 0: one a GPU

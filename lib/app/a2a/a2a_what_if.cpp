@@ -111,7 +111,7 @@ int run_what_if(const WhatIfArgs& args, const ToolContext& context) {
        {"ceiling_bytes_per_s", "bytes/s"},
        {"time_over_given", "1"},
        {"note", ""}});
-  const topology::GpuType* gpu = catalog.find_gpu(args.cluster.gpu);
+  const topology::GpuType* gpu = catalog.find_gpu(base.input.gpu);
   const std::int64_t gpus_per_node = args.cluster.gpus_per_node > 0 ? args.cluster.gpus_per_node
                                      : gpu != nullptr               ? gpu->gpus_per_node
                                                                     : 8;
