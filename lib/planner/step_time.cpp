@@ -146,7 +146,7 @@ StepTime StepModel::decode(double batch, double context) const {
   const double bandwidth = gpu_.memory_bytes_per_s;
   const double layers = profile_.num_layers;
   // Microbatches of a pipeline follow each other; a token sees all stages with its own part.
-  const double sequences = std::max(1e-9, batch / layout_.pp);
+  const double sequences = std::max({1e-9, std::min(1.0, batch), batch / layout_.pp});
   const double rows = sequences * (1.0 + setup_.draft_tokens);
   const double group_rows = rows * layout_.dp;
   StepSum sum;

@@ -49,7 +49,7 @@ model::Architecture load_architecture(const std::filesystem::path& config,
   model::ArchitectureOptions options;
   if (format == "nvfp4") {
     options.quant_config_json = kNvfp4Config;
-  } else if (format == "int4") {
+  } else if (format == "int4-experts") {
     options.quant_config_json = kInt4Config;
   } else {
     options.weight_format = format;
@@ -74,8 +74,10 @@ const model::Architecture* RowArchitectures::find(const std::string& model,
       architecture = load_architecture(path, "nvfp4");
     } else if (precision == "fp8") {
       architecture = load_architecture(path, "fp8-block128");
-    } else if (precision == "int4" || precision == "bf16") {
-      architecture = load_architecture(path, precision);
+    } else if (precision == "int4") {
+      architecture = load_architecture(path, "int4-experts");
+    } else if (precision == "bf16") {
+      architecture = load_architecture(path, "bf16");
     } else {
       return nullptr;
     }

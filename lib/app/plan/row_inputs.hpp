@@ -21,8 +21,8 @@ namespace moe::app {
                                                          const std::string& constants);
 [[nodiscard]] planner::RowRules load_row_rules(const std::filesystem::path& scenarios);
 
-// A config with weights as `format` says: "": as the checkpoint has them; "nvfp4", "int4": the
-// parts that such checkpoints quantise; else parse_weight_format().
+// A config with weights as `format` says: "": as the checkpoint has them; "nvfp4",
+// "int4-experts": the parts that such checkpoints quantise; else parse_weight_format().
 [[nodiscard]] model::Architecture load_architecture(const std::filesystem::path& config,
                                                     const std::string& format);
 
