@@ -101,7 +101,7 @@ int run_calibrate(const CalibrateArgs& args, const ToolContext& context) {
   if (!args.out.empty()) write_file_atomically(args.out, planner::step_constants_json(constants));
 
   report::Report& report = session.report();
-  report.subject["kind"] = "operating points";
+  report.subject["kind"] = "reports";
   report.subject["name"] = csv.filename().string();
   report.subject["content_hash"] = nullptr;
   report.settings["command"] = "calibrate";

@@ -243,7 +243,7 @@ int run_predict(const PredictArgs& args, const ToolContext& context) {
   const System system = make_system(args, model, hardware.file, measured);
 
   report::Report& report = session.report();
-  report.subject["kind"] = "model config";
+  report.subject["kind"] = "model_config";
   report.subject["name"] = model.name;
   report.subject["content_hash"] = model.content_hash;
   report.settings["command"] = "predict";

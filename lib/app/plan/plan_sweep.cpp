@@ -101,7 +101,7 @@ int run_sweep(const SweepArgs& args, const ToolContext& context) {
   const double sweep_s = clock.now_s() - begin_s;
 
   report::Report& report = session.report();
-  report.subject["kind"] = "model config";
+  report.subject["kind"] = "model_config";
   report.subject["name"] = model.name;
   report.subject["content_hash"] = model.content_hash;
   report.settings["command"] = "sweep";

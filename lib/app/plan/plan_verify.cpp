@@ -247,7 +247,7 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
   inputs.hardware = load_plan_hardware(inputs.scenarios, args.hardware).file;
   inputs.measured = load_measured_times(inputs.scenarios, args.constants);
   report::Report& report = session.report();
-  report.subject["kind"] = "planner";
+  report.subject["kind"] = "reports";
   report.subject["name"] = "moe-plan";
   report.subject["content_hash"] = nullptr;
   report.settings["command"] = "verify";
