@@ -37,6 +37,7 @@ function(moe_precompile_for target holder)
     if(holder STREQUAL "moe_precompiled_tests")
       target_link_libraries(${holder} PRIVATE GTest::gmock GTest::gtest)
       target_precompile_headers(${holder} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
+      target_compile_options(${holder} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
   endif()
   # The same definitions as in the holder, or the compiler does not accept the precompiled header.
@@ -78,6 +79,8 @@ function(moe_add_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     MOE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MOE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  # Tests are compiled once and run for milliseconds; what they test keeps its own flags.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   moe_precompile_for(${name} moe_precompiled_tests)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
