@@ -20,6 +20,13 @@ database=${BUILD_DIR:-build/release}
 [ -f "$database/compile_commands.json" ] ||
   { echo "no $database/compile_commands.json: configure first (scripts/run.sh)" >&2; exit 2; }
 
+# A precompiled header of another compiler is of no use to the analyser: it reads the headers.
+stripped=build/tidy
+mkdir -p "$stripped"
+sed -E 's/ -Winvalid-pch -include [^ ]+cmake_pch\.hxx//g' "$database/compile_commands.json" \
+  >"$stripped/compile_commands.json"
+database=$stripped
+
 case "${1:-}" in
   --all) files=$(find lib kernels tools tests -name '*.cpp') ;;
   --since) files=$(git diff --name-only --diff-filter=d "$2" -- '*.cpp') ;;

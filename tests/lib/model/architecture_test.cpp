@@ -95,7 +95,9 @@ TEST(Architecture, CountsAreThoseOfTheSources) {
     SCOPED_TRACE(model.name);
     const ParameterSummary counts = count_parameters(architecture_of(model.name));
     EXPECT_EQ(counts.total, model.total);
-    if (model.active > 0) EXPECT_EQ(counts.active_with_embeddings, model.active);
+    if (model.active > 0) {
+      EXPECT_EQ(counts.active_with_embeddings, model.active);
+    }
   }
 }
 
@@ -279,10 +281,18 @@ TEST(ArchitectureQuantization, ExclusionListsAreFollowed) {
   const Architecture model = architecture_of("DeepSeek-V3.1-NVFP4", options);
   EXPECT_EQ(model.quant.kv_cache_dtype, "fp8");
   for (const WeightGroup& group : model.weights) {
-    if (group.name == "model.layers.10.self_attn.q_b_proj") EXPECT_EQ(group.format.name, "bf16");
-    if (group.name == "model.layers.10.self_attn.o_proj") EXPECT_EQ(group.format.name, "nvfp4");
-    if (group.part == Part::kRoutedExperts) EXPECT_EQ(group.format.name, "nvfp4");
-    if (group.part == Part::kRouter) EXPECT_EQ(group.format.name, "bf16");
+    if (group.name == "model.layers.10.self_attn.q_b_proj") {
+      EXPECT_EQ(group.format.name, "bf16");
+    }
+    if (group.name == "model.layers.10.self_attn.o_proj") {
+      EXPECT_EQ(group.format.name, "nvfp4");
+    }
+    if (group.part == Part::kRoutedExperts) {
+      EXPECT_EQ(group.format.name, "nvfp4");
+    }
+    if (group.part == Part::kRouter) {
+      EXPECT_EQ(group.format.name, "bf16");
+    }
   }
   const Architecture kimi = architecture_of("Kimi-K2.5");
   for (const WeightGroup& group : kimi.weights) {

@@ -70,7 +70,9 @@ TEST(LogCompare, StartedServersArePredictedExactly) {
     ++num_started;
     EXPECT_EQ(comparison.start_difference, "");
     for (const LogTerm& term : comparison.terms) {
-      if (term.logged) EXPECT_EQ(term.verdict, TermVerdict::kExact) << term.name;
+      if (term.logged) {
+        EXPECT_EQ(term.verdict, TermVerdict::kExact) << term.name;
+      }
     }
     EXPECT_DOUBLE_EQ(*term_of(comparison, "KV cache blocks").predicted,
                      fact["our_prediction"]["blocks"].get<double>());

@@ -38,8 +38,8 @@ FitOptions bare(double memory_gib, std::int64_t tokens) {
 // H100 shows 79.18 GiB; 90 % of it, 3 GiB of activations, 4,608 tokens a request. The example
 // divides routers and norms as well, which every rank holds whole: up to one request more.
 TEST(Fit, MixtralRequestsAreThoseOfTheWorkedExample) {
-  const auto requests = [](const char* name, std::int32_t tp) -> std::int64_t {
-    return fit(model_of(name), layout(tp), bare(79.18, 4608)).max_requests;
+  const auto requests = [](const char* name, std::int32_t tp) {
+    return static_cast<double>(fit(model_of(name), layout(tp), bare(79.18, 4608)).max_requests);
   };
   EXPECT_NEAR(requests("Mixtral-8x7B-v0.1", 2), 88, 1);
   EXPECT_NEAR(requests("Mixtral-8x7B-v0.1", 4), 331, 1);
