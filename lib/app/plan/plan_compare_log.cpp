@@ -138,7 +138,7 @@ int run_compare(const CompareArgs& args, const ToolContext& context) {
   const planner::LogComparison comparison = planner::compare_log(log, model.architecture, options);
 
   report::Report& report = session.report();
-  report.subject = {{"kind", "engine log"},
+  report.subject = {{"kind", "engine_log"},
                     {"name", std::filesystem::path(args.log).filename().string()},
                     {"content_hash", text_hash(text)}};
   report.settings["command"] = "compare-log";
