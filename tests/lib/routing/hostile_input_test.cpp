@@ -90,7 +90,7 @@ TEST(Pickle, ReadsPlainData) {
       "aK\x07X\x01\x00\x00\x00"
       "b](J\xff\xff\xff\xff\x8a\x02\x00\x01"
       "G?\xf0\x00\x00\x00\x00\x00\x00Neu.",
-      49);
+      44);
   const PickleDocument document = read_pickle(std::as_bytes(std::span(stream)), "p");
   std::int64_t number = 0;
   ASSERT_NE(document.find(document.root, "a"), nullptr);
