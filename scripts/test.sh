@@ -63,13 +63,23 @@ run_built() {
   run_ctest "$1" --label-exclude 'house|slow|cli' --exclude-regex "_NOT_BUILT|$2"
 }
 
+# Names of the fuzzers whose replay was built, joined by |.
+built_fuzzers() {
+  local replay names=()
+  for replay in "build/$1/tests-bin/"fuzz_*_replay; do
+    names+=("$(basename "${replay%_replay}")")
+  done
+  (IFS='|'; echo "${names[*]}")
+}
+
 # Readers of hostile input and pointer arithmetic; with --full every test.
 address_sanitizer() {
   configure asan || return
   if [ "$mode" = full ]; then
     build asan && run_ctest asan --label-exclude 'house|slow'
   else
-    build asan moe_memory_tests && run_built asan '^fuzz_replay.fuzz_(checklist|report)'
+    build asan moe_memory_tests && run_built asan '^fuzz_replay' &&
+      run_ctest asan --tests-regex "^fuzz_replay[.]($(built_fuzzers asan))\$"
   fi
 }
 
