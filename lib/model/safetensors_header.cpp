@@ -30,15 +30,6 @@ class HeaderSink : public json::EventSink {
   HeaderSink(const std::string& where, SafetensorsHeader& header)
       : where_(where), header_(header) {}
 
-  void begin_object() override { open_object(); }
-  void key(std::string_view name) override { start_member(name); }
-  void end_object() override { close_object(); }
-  void begin_array() override { open_array(); }
-  void end_array() override { close_array(); }
-  void string(std::string_view value) override { add_string(value); }
-  void unsigned_number(std::uint64_t value) override { add_number(value); }
-  void other(std::string_view what) override { unexpected(what); }
-
   // After the last event.
   void finish() const {
     if (!done_) fail(where_, "the header is cut");
@@ -60,11 +51,13 @@ class HeaderSink : public json::EventSink {
          fmt::format("the header: did not expect {}; expected a JSON object of tensors", found));
   }
 
+  void other(std::string_view what) override { unexpected(what); }
+
   [[noreturn]] void fail_tensor(const std::string& what) const {
     fail(where_, fmt::format("tensor \"{}\": {}", printable(tensor_.name), what));
   }
 
-  void add_number(std::uint64_t value) {
+  void unsigned_number(std::uint64_t value) override {
     if (depth_ != 3) unexpected(fmt::format("the number {}", value));
     if (value > static_cast<std::uint64_t>(INT64_MAX)) {
       fail_tensor(fmt::format("{}: {} does not fit 63 bits", member_, value));
@@ -81,7 +74,7 @@ class HeaderSink : public json::EventSink {
     }
   }
 
-  void add_string(std::string_view value) {
+  void string(std::string_view value) override {
     if (in_metadata_) {
       header_.metadata.emplace_back(member_, value);
       return;
@@ -94,7 +87,7 @@ class HeaderSink : public json::EventSink {
     tensor_.dtype = *dtype;
   }
 
-  void open_object() {
+  void begin_object() override {
     if (depth_ == 2 || depth_ == 3) unexpected("an object");
     if (depth_ == 1) {
       in_metadata_ = member_ == "__metadata__";
@@ -113,7 +106,7 @@ class HeaderSink : public json::EventSink {
     ++depth_;
   }
 
-  void close_object() {
+  void end_object() override {
     --depth_;
     if (depth_ == 0) {
       done_ = true;
@@ -127,7 +120,7 @@ class HeaderSink : public json::EventSink {
     }
   }
 
-  void open_array() {
+  void begin_array() override {
     if (depth_ != 2 || in_metadata_ || (field_ != Field::kShape && field_ != Field::kOffsets)) {
       unexpected("an array");
     }
@@ -135,14 +128,14 @@ class HeaderSink : public json::EventSink {
     ++depth_;
   }
 
-  void close_array() {
+  void end_array() override {
     --depth_;
     if (field_ == Field::kOffsets && num_offsets_ != 2) {
       fail_tensor("data_offsets: expected two numbers");
     }
   }
 
-  void start_member(std::string_view name) {
+  void key(std::string_view name) override {
     if (depth_ == 1) {
       if (name.size() > kMaxTensorNameBytes) {
         fail(where_, fmt::format("tensor \"{}\": a name of {} bytes, more than the limit of {}",
