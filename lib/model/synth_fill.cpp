@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lib/base/check.hpp"
+#include "lib/base/fnv1a.hpp"
 #include "lib/base/rng.hpp"
 
 namespace moe::model {
@@ -75,12 +76,6 @@ double table_value(const FillPlan& plan, std::size_t index) {
     }
   }
   MOE_CHECK(false);
-}
-
-std::uint64_t name_hash(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
 }
 
 // Four elements a hash.
@@ -182,7 +177,7 @@ void Filler::fill(const FillPlan& plan, const FillTable& table, Dtype dtype, std
     }
     return;
   }
-  const Rng rng(seed_, name_hash(name));
+  const Rng rng(seed_, fnv1a64(name));
   switch (dtype_bits(dtype)) {
     case 8:
       fill_elements<std::uint8_t>(plan, table, dtype, rng, first, out);

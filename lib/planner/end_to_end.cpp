@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/fnv1a.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/planner/measured_json.hpp"
@@ -131,15 +132,6 @@ std::vector<std::string> count_reasons(const std::map<std::string, std::int64_t>
   return lines;
 }
 
-std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 1099511628211ULL;
-  }
-  return hash;
-}
-
 // Two releases with the same weights shapes are one model for the split: the source carries the
 // same measurement under both names.
 std::string family(const std::string& model) {
@@ -233,7 +225,7 @@ bool is_held_out(const OperatingPoint& point, Split split) {
   const std::string key = split == Split::kPoints ? "points|" + point_key(point)
                                                   : "deployments|" + deployment_key(point);
   // The low bits of FNV-1a alone are weak: fold the high half in.
-  const std::uint64_t hash = fnv1a(key);
+  const std::uint64_t hash = fnv1a64(key);
   return ((hash ^ (hash >> 32U)) & 3U) == 0U;
 }
 

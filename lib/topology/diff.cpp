@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/fnv1a.hpp"
+
 namespace moe::topology {
 namespace {
 
@@ -22,12 +24,6 @@ Colour mix(Colour hash, Colour value) {
   hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
   hash *= 0xff51afd7ed558ccdULL;
   return hash ^ (hash >> 33);
-}
-
-Colour hash_text(std::string_view text) {
-  Colour hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
 }
 
 std::string rate_text(const std::optional<double>& rate) {
@@ -72,7 +68,7 @@ class Colouring {
     for (const Node& node : topology.nodes) {
       Colour colour = 0;
       for (const auto& [key, value] : fields_of(node)) {
-        colour = mix(colour, hash_text(key + "=" + value));
+        colour = mix(colour, fnv1a64(key + "=" + value));
       }
       colours_.push_back(colour);
     }
@@ -80,7 +76,7 @@ class Colouring {
     for (const Link& link : topology.links) {
       // The parent of a PCIe link is not like its child.
       const bool is_directed = link.kind == LinkKind::kPcie;
-      const Colour label = hash_text(link_text(link));
+      const Colour label = fnv1a64(link_text(link));
       neighbours_[at(link.a)].emplace_back(link.b, label);
       if (link.a != link.b) {
         neighbours_[at(link.b)].emplace_back(link.a, is_directed ? mix(label, 1) : label);
@@ -299,7 +295,7 @@ std::string fingerprint(const Topology& topology) {
   for (const Link& link : topology.links) texts.push_back(link_text(link));
   std::sort(texts.begin(), texts.end());
   Colour hash = 0;
-  for (const std::string& text : texts) hash = mix(hash, hash_text(text));
+  for (const std::string& text : texts) hash = mix(hash, fnv1a64(text));
   return fmt::format("{:016x}", hash);
 }
 

@@ -8,6 +8,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/fnv1a.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::topology {
@@ -188,11 +189,7 @@ bool is_moe_csv(std::string_view csv) {
 }
 
 bool is_held_out(std::string_view key, std::uint64_t divisor) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : key) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3ULL;
-  }
+  std::uint64_t hash = fnv1a64(key);
   hash ^= hash >> 32;  // the low bits of FNV alone follow the last characters
   return (hash * 0x9e3779b97f4a7c15ULL >> 32) % divisor == 0;
 }

@@ -8,6 +8,7 @@
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/fnv1a.hpp"
 #include "lib/base/units.hpp"
 #include "lib/topology/flows.hpp"
 #include "lib/topology/hwloc_xml.hpp"
@@ -99,11 +100,9 @@ topology::Topology load_topology(const std::string& name, const std::string& sce
 json::Json topology_hash(const std::string& name, const std::string& scenarios) {
   if (name == kHost) return nullptr;
   const FileMap file(find_scenario(name, scenarios_dir(scenarios), "topologies", ""));
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const std::byte byte : file.bytes()) {
-    hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3ULL;
-  }
-  return fmt::format("fnv1a64:{:016x}", hash);
+  Fnv1a64 hash;
+  hash.add(file.bytes());
+  return hash.to_string();
 }
 
 void add_cluster_options(Options& options, ClusterArgs& args) {

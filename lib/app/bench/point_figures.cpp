@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/check.hpp"
+#include "lib/base/fnv1a.hpp"
 
 namespace moe::app {
 namespace {
@@ -191,17 +192,17 @@ double expected_distinct_experts(std::int64_t num_experts, std::int64_t top_k, s
 }
 
 std::uint64_t output_hash(std::span<const engine::RequestResult> requests) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  Fnv1a64 hash;
   const auto mix = [&hash](std::uint32_t word) {
     for (int shift = 0; shift < 32; shift += 8) {
-      hash = (hash ^ ((word >> shift) & 0xffU)) * 0x100000001b3ULL;
+      hash.add(static_cast<std::uint8_t>((word >> shift) & 0xffU));
     }
   };
   for (const engine::RequestResult& request : requests) {
     mix(static_cast<std::uint32_t>(request.token_ids.size()));
     for (const std::int32_t token : request.token_ids) mix(static_cast<std::uint32_t>(token));
   }
-  return hash;
+  return hash.value();
 }
 
 PointFigures compute_figures(const BenchPoint& point,

@@ -10,6 +10,7 @@
 
 #include "lib/app/bench/engine_setup.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/fnv1a.hpp"
 #include "lib/model/tensor_files.hpp"
 
 namespace moe::app {
@@ -17,20 +18,6 @@ namespace {
 
 constexpr std::int64_t kNumPages = 16;
 constexpr std::int64_t kPageBytes = 4096;
-
-class Fnv1a64 {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (const std::byte byte : bytes) {
-      hash_ = (hash_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3ULL;
-    }
-  }
-  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
-  [[nodiscard]] std::uint64_t value() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
-};
 
 void add_weight_file(const FileMap& map, Fnv1a64& hash) {
   const std::span<const std::byte> bytes = map.bytes();
@@ -59,7 +46,7 @@ std::string checkpoint_hash(const std::filesystem::path& directory,
   const FileMap config(directory / "config.json");
   hash.add(config.bytes());
   for (const model::SafetensorsFile& file : model.files->files()) add_weight_file(file.map(), hash);
-  return fmt::format("fnv1a64:{:016x}", hash.value());
+  return hash.to_string();
 }
 
 json::Json describe_checkpoint(const std::filesystem::path& directory,

@@ -10,6 +10,7 @@
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/fnv1a.hpp"
 
 namespace moe::app {
 namespace {
@@ -26,11 +27,9 @@ bool is_file(const fs::path& path) {
 }  // namespace
 
 std::string text_hash(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return fmt::format("fnv1a64:{:016x}", hash);
+  Fnv1a64 hash;
+  hash.add(text);
+  return hash.to_string();
 }
 
 std::string read_text(const fs::path& path) {
