@@ -20,6 +20,7 @@ build libfmt-dev text formatting
 build nlohmann-json3-dev JSON of configs, headers and reports
 build libsimdjson-dev JSON headers of many megabytes
 build libcli11-dev command-line options
+build libcurl4-openssl-dev HTTP client of moe-bench serve
 build libonig-dev Oniguruma, regular expressions of tokenizers
 build libutf8proc-dev Unicode normalisation of tokenizers
 build libhwloc-dev topology of this host

@@ -1,0 +1,27 @@
+#pragma once
+
+// What every handle of libcurl has in common: HTTP/1.1 over TCP, no proxy and no file of passwords
+// from the environment, no signals, certificates checked, the key in a header.
+
+#include <memory>
+
+#include <curl/curl.h>
+
+#include "lib/client/endpoint.hpp"
+
+namespace moe::client {
+
+// Global initialisation happens once, on the first call. Throws Error(kUnavailable).
+[[nodiscard]] CURL* make_easy();
+
+struct HeaderListDeleter {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+using HeaderList = std::unique_ptr<curl_slist, HeaderListDeleter>;
+
+[[nodiscard]] HeaderList request_headers(const Endpoint& endpoint, bool has_body);
+
+// `headers` must outlive the handle's transfers.
+void set_endpoint(CURL* easy, const Endpoint& endpoint, const HeaderList& headers);
+
+}  // namespace moe::client
