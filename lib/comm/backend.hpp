@@ -33,6 +33,8 @@ struct BackendOptions {
   double time_limit_s = 30.0;            // of one collective
   const Interrupt* interrupt = nullptr;  // may be null; waits end soon after it is requested
   LauncherFacts launcher;
+  bool registers_buffers = false;    // nccl: symmetric windows, where the library has them
+  bool uses_own_all_to_all = false;  // nccl: ncclAlltoAll for uniform exchanges, since 2.28
 };
 
 class Job {

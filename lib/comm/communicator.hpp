@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/error.hpp"
@@ -35,6 +36,9 @@ struct Exchange {
   std::span<const std::int64_t> send_offsets;  // bytes from `send`
   std::span<const std::int64_t> recv_bytes;
   std::span<const std::int64_t> recv_offsets;
+  // Above 0: every pair of the job moves so many bytes, in the order of ranks without gaps, and all
+  // ranks say so. A backend may then use an all-to-all of its own.
+  std::int64_t uniform_bytes = 0;
 };
 
 // Memory that the backend can move: of the host, or of a device (then not to be touched directly).
@@ -62,14 +66,32 @@ struct StuckReport {
 // No answer within the time limit, or another rank failed. Exit 5.
 class StuckError : public Error {
  public:
-  StuckError(const std::string& message, std::vector<StuckReport> reports)
-      : Error(ErrorCode::kRuntime, message), reports_(std::move(reports)) {}
+  // What one rank saw.
+  StuckError(const std::string& message, StuckReport report)
+      : Error(ErrorCode::kRuntime, message), reports_{std::move(report)} {}
+  // What is known of all (merge_stuck of backend.hpp).
+  StuckError(const std::string& message, std::vector<StuckReport> reports,
+             std::vector<int> silent_ranks, std::vector<StuckPair> pairs)
+      : Error(ErrorCode::kRuntime, message),
+        reports_(std::move(reports)),
+        silent_ranks_(std::move(silent_ranks)),
+        pairs_(std::move(pairs)) {}
 
   // Of every rank that could still be heard.
   [[nodiscard]] const std::vector<StuckReport>& reports() const noexcept { return reports_; }
+  // Ranks that gave no sign of life.
+  [[nodiscard]] const std::vector<int>& silent_ranks() const noexcept { return silent_ranks_; }
+  // Most suspicious first.
+  [[nodiscard]] const std::vector<StuckPair>& pairs() const noexcept { return pairs_; }
+  // The run was asked to stop and every rank is alive: nothing is wrong with the network.
+  [[nodiscard]] bool is_interruption() const noexcept {
+    return silent_ranks_.empty() && !reports_.empty() && reports_.front().was_interrupted;
+  }
 
  private:
   std::vector<StuckReport> reports_;
+  std::vector<int> silent_ranks_;
+  std::vector<StuckPair> pairs_;
 };
 
 class Communicator {
