@@ -32,7 +32,8 @@ void apply_norm(const Exec& exec, const model::ModelConfig& config, const NormWe
   const double scale = 1.0 / std::sqrt(squares / static_cast<double>(size) + config.norm_eps);
   for (std::int64_t i = 0; i < size; ++i) {
     const auto unit = static_cast<float>((static_cast<double>(x[i]) - mean) * scale);
-    y[i] = unit * norm.weight[static_cast<std::size_t>(i)] + norm.bias[static_cast<std::size_t>(i)];
+    y[i] = unit * norm.weight[static_cast<std::size_t>(i)];
+    if (!norm.bias.empty()) y[i] += norm.bias[static_cast<std::size_t>(i)];
   }
 }
 
@@ -68,6 +69,8 @@ void plan_attention_items(const LayerContext& context, std::int64_t heads_per_kv
   const std::vector<Run>& runs = context.pass.runs;
   const std::int64_t num_heads = context.config.attention.num_heads;
   const std::int64_t max_queries = std::max<std::int64_t>(1, kPairsPerItem / heads_per_item);
+  // Queries of an item share their first key: they lie in one chunk.
+  const std::int64_t chunk = context.config.layers[static_cast<std::size_t>(context.layer)].chunk;
   const std::int64_t num_out = context.num_out_rows();
   items.clear();
   std::size_t run = 0;
@@ -75,8 +78,11 @@ void plan_attention_items(const LayerContext& context, std::int64_t heads_per_kv
     const std::int64_t row = context.pass_row(out);
     while (row >= runs[run].first_row + runs[run].num_rows) ++run;
     const std::int64_t run_end = runs[run].first_row + runs[run].num_rows;
+    const std::int64_t position = context.pass.positions[static_cast<std::size_t>(row)];
+    const std::int64_t most =
+        chunk > 0 ? std::min(max_queries, chunk - position % chunk) : max_queries;
     std::int64_t queries = 1;
-    while (queries < max_queries && out + queries < num_out && row + queries < run_end &&
+    while (queries < most && out + queries < num_out && row + queries < run_end &&
            context.pass_row(out + queries) == row + queries) {
       ++queries;
     }
@@ -92,8 +98,11 @@ void plan_attention_items(const LayerContext& context, std::int64_t heads_per_kv
 }
 
 void count_attention(const LayerContext& context, std::int64_t k_dim, std::int64_t v_dim) {
-  const std::int64_t window = context.config.layers[static_cast<std::size_t>(context.layer)].window;
+  const model::LayerConfig& layer = context.config.layers[static_cast<std::size_t>(context.layer)];
+  const std::int64_t window = layer.window;
+  const std::int64_t chunk = layer.chunk;
   const auto visible = [&](std::int64_t position) {
+    if (chunk > 0) return position % chunk + 1;
     return window > 0 ? std::min<std::int64_t>(window, position + 1) : position + 1;
   };
   ForwardStats& stats = *context.exec.stats;

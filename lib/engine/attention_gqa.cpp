@@ -1,6 +1,7 @@
 // Grouped-query attention, multi-head attention being the case of one query head per key head.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "lib/engine/layer_context.hpp"
@@ -23,6 +24,7 @@ void norm_heads(const LayerContext& context, QkNorm kind, const std::vector<floa
       kernels.rms_norm(x, weight.data(), num_heads * dim, eps, x);
       return;
     case QkNorm::kPerHead:
+    case QkNorm::kUnitAfterRope:
       for (std::int64_t head = 0; head < num_heads; ++head) {
         kernels.rms_norm(x + head * dim, weight.data(), dim, eps, x + head * dim);
       }
@@ -36,6 +38,21 @@ void clip(double limit, std::int64_t count, float* x) {
   for (std::int64_t i = 0; i < count; ++i) x[i] = std::clamp(x[i], -bound, bound);
 }
 
+// Layers without RoPE, at long positions: see AttentionConfig.
+float query_temperature(const AttentionConfig& config, std::int64_t position) {
+  const double steps = std::floor(static_cast<double>(position + 1) / config.temperature_floor);
+  return static_cast<float>(1.0 + config.temperature_scale * std::log1p(steps));
+}
+
+void rotate_heads(const LayerContext& context, std::int64_t row, std::int64_t num_heads, float* x) {
+  const AttentionConfig& config = context.config.attention;
+  const std::int64_t half = config.rope.dim / 2;
+  for (std::int64_t head = 0; head < num_heads; ++head) {
+    rotate(config.rope.style, half, context.ws.cosines.data() + row * half,
+           context.ws.sines.data() + row * half, x + head * config.head_dim);
+  }
+}
+
 // Norm, clip and rotation of one row; its key and value go to the cache.
 void finish_row(const LayerContext& context, std::int64_t row) {
   const AttentionConfig& config = context.config.attention;
@@ -46,23 +63,29 @@ void finish_row(const LayerContext& context, std::int64_t row) {
   float* const v = q + weights.v_offset;
   const std::int64_t dim = config.head_dim;
   const std::int64_t kv_size = config.num_kv_heads * dim;
-  norm_heads(context, config.qk_norm, weights.q_norm, config.num_heads, q);
-  norm_heads(context, config.qk_norm, weights.k_norm, config.num_kv_heads, k);
+  const bool has_rope = context.config.layers[static_cast<std::size_t>(context.layer)].has_rope;
+  const bool norms_after_rope = config.qk_norm == QkNorm::kUnitAfterRope;
+  if (!norms_after_rope) {
+    norm_heads(context, config.qk_norm, weights.q_norm, config.num_heads, q);
+    norm_heads(context, config.qk_norm, weights.k_norm, config.num_kv_heads, k);
+  }
   clip(config.clip_qkv, config.num_heads * dim, q);
   clip(config.clip_qkv, kv_size, k);
   clip(config.clip_qkv, kv_size, v);
-  const std::int64_t half = config.rope.dim / 2;
-  const float* const cosines = ws.cosines.data() + row * half;
-  const float* const sines = ws.sines.data() + row * half;
-  for (std::int64_t head = 0; head < config.num_heads; ++head) {
-    rotate(config.rope.style, half, cosines, sines, q + head * dim);
-  }
-  for (std::int64_t head = 0; head < config.num_kv_heads; ++head) {
-    rotate(config.rope.style, half, cosines, sines, k + head * dim);
-  }
   const auto idx = static_cast<std::size_t>(row);
   const SequenceId sequence = context.pass.sequences[idx];
   const std::int64_t position = context.pass.positions[idx];
+  if (has_rope) {
+    rotate_heads(context, row, config.num_heads, q);
+    rotate_heads(context, row, config.num_kv_heads, k);
+    if (norms_after_rope) {
+      norm_heads(context, config.qk_norm, weights.q_norm, config.num_heads, q);
+      norm_heads(context, config.qk_norm, weights.k_norm, config.num_kv_heads, k);
+    }
+  } else if (config.temperature_scale != 0.0) {
+    const float temperature = query_temperature(config, position);
+    for (std::int64_t i = 0; i < config.num_heads * dim; ++i) q[i] *= temperature;
+  }
   std::copy_n(k, kv_size, context.kv.key(sequence, context.layer, position));
   std::copy_n(v, kv_size, context.kv.value(sequence, context.layer, position));
 }
@@ -78,12 +101,16 @@ void attend_item(const LayerContext& context, const AttentionItem& item, float* 
   args.q_head_stride = dim;
   args.num_queries = item.num_queries;
   args.num_heads = item.num_heads;
-  args.first_position = context.pass.positions[static_cast<std::size_t>(item.row)];
-  args.window = context.config.layers[static_cast<std::size_t>(context.layer)].window;
-  args.k = context.kv.key(run.sequence, context.layer, 0) + item.kv_head * dim;
+  // Positions count from the first key that any query of the item sees.
+  const model::LayerConfig& layer = context.config.layers[static_cast<std::size_t>(context.layer)];
+  const std::int64_t position = context.pass.positions[static_cast<std::size_t>(item.row)];
+  const std::int64_t first_key = layer.chunk > 0 ? position / layer.chunk * layer.chunk : 0;
+  args.first_position = position - first_key;
+  args.window = layer.window;
+  args.k = context.kv.key(run.sequence, context.layer, first_key) + item.kv_head * dim;
   args.k_stride = context.kv.key_stride();
   args.k_dim = dim;
-  args.v = context.kv.value(run.sequence, context.layer, 0) + item.kv_head * dim;
+  args.v = context.kv.value(run.sequence, context.layer, first_key) + item.kv_head * dim;
   args.v_stride = context.kv.value_stride();
   args.v_dim = dim;
   args.scale = static_cast<float>(config.softmax_scale);

@@ -104,6 +104,13 @@ void read_attention_vectors(const AttentionView& view, AttentionWeights& weights
   weights.kv_a_norm = read_optional(view.kv_a_norm);
 }
 
+// A norm without weights is one of ones.
+void set_unit_norms(const model::AttentionConfig& config, AttentionWeights& weights) {
+  if (config.qk_norm != model::QkNorm::kUnitAfterRope) return;
+  weights.q_norm.assign(static_cast<std::size_t>(config.head_dim), 1.0F);
+  weights.k_norm = weights.q_norm;
+}
+
 void read_layer_vectors(const LayerView& view, LayerWeights& weights) {
   weights.input_norm = read_norm(view.input_norm);
   weights.post_attention_norm = read_norm(view.post_attention_norm);
@@ -180,6 +187,7 @@ void load_weights(const BoundModel& model, const PackPlan& plan, ThreadPool& poo
   weights.lm_head_bias = read_optional(model.lm_head_bias);
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
     read_layer_vectors(model.layers[layer], weights.layers[layer]);
+    set_unit_norms(model.config.attention, weights.layers[layer].attention);
   }
   weights.packed = plan.execute(pool, model.files != nullptr, progress, interrupt);
 }

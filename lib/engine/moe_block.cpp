@@ -22,7 +22,8 @@ class FfnBatch {
   }
 
   // Results go to the next `num_rows` rows of ws.down. x_rows as in GemmArgs.
-  void add(const FfnWeights& weights, const std::int32_t* x_rows, std::int64_t num_rows) {
+  void add(const FfnWeights& weights, const Activations& x, const std::int32_t* x_rows,
+           std::int64_t num_rows) {
     const ModelConfig& config = context_.config;
     Exec& exec = context_.exec;
     // The product of gate and up is written in the format that down reads. Rows of odd length have
@@ -34,7 +35,7 @@ class FfnBatch {
     auto* const h_bf16 = reinterpret_cast<std::uint16_t*>(glu_);
     GateUpCall gate_up;
     gate_up.weight = &weights.gate_up;
-    gate_up.x = context_.ws.normed.view();
+    gate_up.x = x;
     gate_up.x_rows = x_rows;
     gate_up.num_rows = num_rows;
     gate_up.use_bf16 = use_bf16;
@@ -121,20 +122,41 @@ void sort_by_expert(const LayerContext& context, std::int64_t num_rows) {
   }
 }
 
+// The inputs of the experts in sorted order, each times its weight.
+void weight_inputs(const LayerContext& context, std::int64_t num_rows) {
+  Exec& exec = context.exec;
+  Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  for_each_row(exec, num_rows * context.top_k, 2 * hidden, [&](std::int64_t choice) {
+    const std::int64_t sorted = ws.sorted_slot[choice];
+    const float* const x = ws.normed.f32(choice / context.top_k);
+    float* const out = ws.weighted.f32(sorted);
+    const float weight = ws.expert_weights[choice];
+    for (std::int64_t i = 0; i < hidden; ++i) out[i] = weight * x[i];
+    ws.weighted.round(*exec.kernels, sorted, 0, hidden);
+  });
+}
+
 void run_experts(const LayerContext& context, std::int64_t num_rows) {
   Workspace& ws = context.ws;
+  const bool is_weighted = context.config.moe.weight_on_input;
+  if (is_weighted) weight_inputs(context, num_rows);
   FfnBatch batch(context);
   for (std::size_t expert = 0; expert < context.weights.experts.size(); ++expert) {
     const std::int64_t begin = ws.expert_begin[expert];
     const std::int64_t count = ws.expert_begin[expert + 1] - begin;
     if (count == 0) continue;
     const FfnWeights& weights = context.weights.experts[expert];
-    batch.add(weights, ws.sorted_rows.data() + begin, count);
+    if (is_weighted) {
+      batch.add(weights, ws.weighted.view().at(begin * ws.weighted.stride()), nullptr, count);
+    } else {
+      batch.add(weights, ws.normed.view(), ws.sorted_rows.data() + begin, count);
+    }
     context.exec.stats->expert_weight_bytes_read +=
         packed_bytes(weights.gate_up) + packed_bytes(weights.down);
   }
   if (context.weights.shared.intermediate > 0) {
-    batch.add(context.weights.shared, nullptr, num_rows);
+    batch.add(context.weights.shared, ws.normed.view(), nullptr, num_rows);
   }
   batch.run();
 }
@@ -147,13 +169,14 @@ void combine(const LayerContext& context, std::int64_t num_rows) {
   const std::int64_t hidden = context.config.hidden_size;
   const std::int32_t top_k = context.top_k;
   const bool has_shared = context.weights.shared.intermediate > 0;
+  const bool is_weighted = context.config.moe.weight_on_input;  // already
   const std::vector<float>& gate = context.weights.shared_gate;
   const auto multiplier = static_cast<float>(context.config.residual_multiplier);
   for_each_row(exec, num_rows, (top_k + 1) * hidden, [&](std::int64_t row) {
     float* const out = ws.block.f32(row);
     std::fill_n(out, hidden, 0.0F);
     for (std::int64_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
-      exec.kernels->axpy(ws.expert_weights[choice],
+      exec.kernels->axpy(is_weighted ? 1.0F : ws.expert_weights[choice],
                          ws.down.data() + ws.sorted_slot[choice] * hidden, hidden, out);
     }
     if (has_shared) {
@@ -206,7 +229,7 @@ void dense_block(const LayerContext& context, std::int64_t num_rows) {
   const StageTimer timer(exec, Stage::kDense);
   norm_residual(exec, context.config, context.weights.post_attention_norm, num_rows, ws);
   FfnBatch batch(context);
-  batch.add(context.weights.dense, nullptr, num_rows);
+  batch.add(context.weights.dense, ws.normed.view(), nullptr, num_rows);
   batch.run();
   observe(exec, "mlp_out", context.layer, ws.down.data(), num_rows, hidden, hidden);
   const auto multiplier = static_cast<float>(context.config.residual_multiplier);

@@ -23,6 +23,21 @@ void softmax(const float* logits, std::int64_t count, float* out) {
   for (std::int64_t i = 0; i < count; ++i) out[i] /= sum;
 }
 
+float sigmoid(float value) {
+  return 1.0F / (1.0F + std::exp(-value));
+}
+
+// The p-norm of non-negative weights.
+float weight_norm(double p, const float* weights, std::int32_t count) {
+  float sum = 0.0F;
+  if (p == 1.0) {
+    for (std::int32_t k = 0; k < count; ++k) sum += weights[k];
+    return sum;
+  }
+  for (std::int32_t k = 0; k < count; ++k) sum += std::pow(weights[k], static_cast<float>(p));
+  return std::pow(sum, static_cast<float>(1.0 / p));
+}
+
 // Takes the largest value out, the first of equals.
 std::int64_t take_best(float* values, std::int64_t count) {
   const std::int64_t best = std::max_element(values, values + count) - values;
@@ -95,10 +110,11 @@ void make_scores(const RouterRule& rule, std::span<const float> logits, float* s
       return;
     case ScoreFunction::kSigmoid:
       for (std::int64_t i = 0; i < count; ++i) {
-        scores[i] = 1.0F / (1.0F + std::exp(-logits[static_cast<std::size_t>(i)]));
+        scores[i] = sigmoid(logits[static_cast<std::size_t>(i)]);
       }
       return;
     case ScoreFunction::kLogits:
+    case ScoreFunction::kLogitsSigmoid:
     case ScoreFunction::kSparsemixer:
       std::copy(logits.begin(), logits.end(), scores);
       return;
@@ -133,12 +149,14 @@ void route(const RouterRule& rule, std::span<const float> logits, const float* c
       weights[k] = scores[best];
     }
     if (rule.score == ScoreFunction::kLogits) softmax(weights, top_k, weights);
+    if (rule.score == ScoreFunction::kLogitsSigmoid) {
+      for (std::int32_t k = 0; k < top_k; ++k) weights[k] = sigmoid(weights[k]);
+    }
   }
   if (rule.renormalize) {
-    float sum = 0.0F;
-    for (std::int32_t k = 0; k < top_k; ++k) sum += weights[k];
-    sum += static_cast<float>(rule.renormalize_eps);
-    for (std::int32_t k = 0; k < top_k; ++k) weights[k] /= sum;
+    const float norm =
+        weight_norm(rule.renormalize_p, weights, top_k) + static_cast<float>(rule.renormalize_eps);
+    for (std::int32_t k = 0; k < top_k; ++k) weights[k] /= norm;
   }
   for (std::int32_t k = 0; k < top_k; ++k) weights[k] *= static_cast<float>(rule.scale);
 }

@@ -86,6 +86,9 @@ void make_ffn(const model::ModelConfig& config, const WorkspaceShape& shape, All
     ws.expert_weights = make.buffer<float>(chosen);
     ws.sorted_rows = make.buffer<std::int32_t>(chosen);
     ws.sorted_slot = make.buffer<std::int32_t>(chosen);
+    if (config.moe.weight_on_input) {
+      ws.weighted = make.activations(chosen, config.hidden_size, true);
+    }
     ws.expert_begin.resize(static_cast<std::size_t>(experts + 1));
     ws.expert_cursor.resize(static_cast<std::size_t>(experts));
     const std::int64_t shared = config.moe.shared_intermediate_size;

@@ -61,6 +61,7 @@ struct Workspace {
   std::vector<std::int32_t> expert_cursor;
   AlignedBuffer<std::int32_t> sorted_rows;  // [rows * top_k]: token row of each sorted row
   AlignedBuffer<std::int32_t> sorted_slot;  // [rows, top_k]: sorted row of each choice
+  ActivationBuffer weighted;                // [rows * top_k, hidden]: weight_on_input only
   AlignedBytes glu;                         // outputs of gate and up, f32 or bf16
   AlignedBuffer<float> down;                // [rows * top_k + rows, hidden]
   std::vector<LinearCall> linear_calls;

@@ -97,6 +97,9 @@ class Binder {
       case Storage::kExpertsInOut:
         bind_fused(expected);
         break;
+      case Storage::kExpertsRows:
+        bind_stacked(expected);
+        break;
       case Storage::kExpertsMxfp4:
         bind_mxfp4(expected);
         break;
@@ -168,7 +171,52 @@ class Binder {
     } else {
       require_float(tensor);
     }
-    matrix_at(model_, expected) = std::move(view);
+    if (expected.slot == Slot::kQkv) {
+      split_qkv(expected, view);
+    } else {
+      matrix_at(model_, expected) = std::move(view);
+    }
+  }
+
+  // Rows of q, then of k, then of v.
+  void split_qkv(const ExpectedTensor& expected, const MatrixView& whole) {
+    const std::int64_t head_dim = config_.attention.head_dim;
+    if (whole.encoding != MatrixEncoding::kPlain) {
+      fail(whole.name, "quantised weights of q, k and v in one tensor are not supported");
+    }
+    AttentionView& attention = layer_at(model_, expected).attention;
+    std::int64_t first_row = 0;
+    for (const auto& [view, heads] : {std::pair{&attention.q, config_.attention.num_heads},
+                                      std::pair{&attention.k, config_.attention.num_kv_heads},
+                                      std::pair{&attention.v, config_.attention.num_kv_heads}}) {
+      *view = whole;
+      view->rows = heads * head_dim;
+      view->data += first_row * whole.row_stride * dtype_bits(whole.dtype) / 8;
+      first_row += view->rows;
+    }
+  }
+
+  // All experts of a layer below one another; down is stored [in, out].
+  void bind_stacked(const ExpectedTensor& expected) {
+    const TensorRef tensor = take_exact(expected.name, expected.shape);
+    require_float(tensor);
+    const std::int64_t width = config_.moe.expert_intermediate_size;
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t element_bytes = dtype_bits(tensor.dtype) / 8;
+    std::vector<FfnView>& views = experts_at(model_, expected);
+    for (std::size_t expert = 0; expert < views.size(); ++expert) {
+      MatrixView view = plain_matrix(tensor, width, hidden);
+      view.data += static_cast<std::int64_t>(expert) * width * hidden * element_bytes;
+      if (expected.slot == Slot::kExpertsGate) {
+        views[expert].gate = std::move(view);
+      } else if (expected.slot == Slot::kExpertsUp) {
+        views[expert].up = std::move(view);
+      } else {
+        std::swap(view.rows, view.cols);
+        std::swap(view.row_stride, view.col_stride);
+        views[expert].down = std::move(view);
+      }
+    }
   }
 
   // The scales of an FP8 tensor as f32, in whichever file they are.
@@ -245,7 +293,7 @@ class Binder {
       if (is_fp8) add_fp8_scales(whole, tensor, scales, expert * scale_rows);
       FfnView& view = views[static_cast<std::size_t>(expert)];
       if (is_gate_up) {
-        split_gate_up(whole, is_in_out, view);
+        split_gate_up(whole, is_in_out && config_.family == Family::kGptOss, view);
       } else {
         view.down = std::move(whole);
       }

@@ -25,7 +25,7 @@ struct FamilyEntry {
   void (*parse)(ConfigReader&, ModelConfig&);
 };
 
-constexpr std::array<FamilyEntry, 13> kFamilies = {{
+constexpr std::array<FamilyEntry, 16> kFamilies = {{
     {"mixtral", Family::kMixtral, parse_mixtral},
     {"qwen2_moe", Family::kQwen2Moe, parse_qwen2_moe},
     {"qwen3_moe", Family::kQwen3Moe, parse_qwen3_moe},
@@ -37,6 +37,9 @@ constexpr std::array<FamilyEntry, 13> kFamilies = {{
     {"glm4_moe", Family::kGlm4Moe, parse_glm4_moe},
     {"granitemoe", Family::kGraniteMoe, parse_granitemoe},
     {"phimoe", Family::kPhimoe, parse_phimoe},
+    {"dbrx", Family::kDbrx, parse_dbrx},
+    {"llama4_text", Family::kLlama4, parse_llama4},
+    {"llama4", Family::kLlama4, parse_llama4},
     {"llama", Family::kLlama, parse_llama},
     {"qwen3", Family::kQwen3, parse_qwen3},
 }};
@@ -140,6 +143,10 @@ std::string_view family_name(Family family) {
       return "Granite-MoE";
     case Family::kPhimoe:
       return "Phi-3.5-MoE";
+    case Family::kDbrx:
+      return "DBRX";
+    case Family::kLlama4:
+      return "Llama-4 (text)";
     case Family::kLlama:
       return "Llama (dense)";
     case Family::kQwen3:
@@ -162,6 +169,9 @@ std::string describe_router(const MoeConfig& moe) {
     case ScoreFunction::kLogits:
       text = fmt::format("top {} of {} logits, softmax over those", moe.top_k, moe.num_experts);
       break;
+    case ScoreFunction::kLogitsSigmoid:
+      text = fmt::format("top {} of {} logits, sigmoid of those", moe.top_k, moe.num_experts);
+      break;
     case ScoreFunction::kSparsemixer:
       text = fmt::format("sparsemixer over {}, top {}, threshold {}", moe.num_experts, moe.top_k,
                          2.0 * rule.sparsemixer_eps);
@@ -173,9 +183,14 @@ std::string describe_router(const MoeConfig& moe) {
     text += fmt::format(", within {} of {} groups by {}", rule.num_groups_kept, rule.num_groups,
                         rule.group_rule == GroupRule::kMax ? "their best" : "their two best");
   }
-  if (rule.renormalize) text += ", renormalised";
+  if (rule.renormalize) {
+    text += rule.renormalize_p == 1.0
+                ? ", renormalised"
+                : fmt::format(", divided by their {}-norm", rule.renormalize_p);
+  }
   if (rule.score == ScoreFunction::kSoftmax && !rule.renormalize) text += ", not renormalised";
   if (rule.scale != 1.0) text += fmt::format(", times {}", rule.scale);
+  if (moe.weight_on_input) text += ", weight on the input";
   return text;
 }
 

@@ -23,8 +23,10 @@ enum class Family : std::uint8_t {
   kGlm4Moe,
   kGraniteMoe,
   kPhimoe,
-  kLlama,  // dense, a draft model
-  kQwen3,  // dense, a draft model
+  kDbrx,
+  kLlama4,  // text
+  kLlama,   // dense, a draft model
+  kQwen3,   // dense, a draft model
 };
 
 // ---- router ----
@@ -32,8 +34,9 @@ enum class Family : std::uint8_t {
 enum class ScoreFunction : std::uint8_t {
   kSoftmax,  // over all experts, in f32
   kSigmoid,
-  kLogits,       // select on the raw logit; weights are a softmax over the selected logits
-  kSparsemixer,  // Phi-3.5-MoE, two rounds
+  kLogits,         // select on the raw logit; weights are a softmax over the selected logits
+  kLogitsSigmoid,  // select on the raw logit; the weight is its sigmoid (Llama-4)
+  kSparsemixer,    // Phi-3.5-MoE, two rounds
 };
 
 enum class GroupRule : std::uint8_t {
@@ -49,7 +52,8 @@ struct RouterRule {
   GroupRule group_rule = GroupRule::kNone;
   std::int32_t num_groups = 1;       // n_group
   std::int32_t num_groups_kept = 1;  // topk_group
-  bool renormalize = false;          // divide by the sum of the selected weights
+  bool renormalize = false;          // divide by the p-norm of the selected weights
+  double renormalize_p = 1.0;        // 1: their sum (DBRX: moe_normalize_expert_weights)
   double renormalize_eps = 0.0;      // added to that sum (1e-20 for DeepSeek-V3)
   double scale = 1.0;                // routed_scaling_factor, applied last, always
   bool has_logit_bias = false;       // z = W x + b (gpt-oss)
@@ -87,6 +91,7 @@ enum class QkNorm : std::uint8_t {
   kNone,
   kPerHead,          // RMS over head_dim, before RoPE (Qwen3, GLM-4.5)
   kWholeProjection,  // RMS over all heads at once, before RoPE (OLMoE)
+  kUnitAfterRope,    // RMS over head_dim without a weight, after RoPE, where there is one (Llama-4)
 };
 
 struct MlaConfig {
@@ -108,7 +113,11 @@ struct AttentionConfig {
   bool has_o_bias = false;
   bool has_sinks = false;  // one extra logit per head (gpt-oss)
   QkNorm qk_norm = QkNorm::kNone;
+  bool has_fused_qkv = false;  // one tensor of q, k and v, one after another (DBRX)
   double clip_qkv = 0.0;       // clamp to +-clip after the norm; 0: none
+  // Layers without RoPE multiply q by 1 + scale * ln(1 + floor((position + 1) / floor)); 0: none.
+  double temperature_scale = 0.0;
+  double temperature_floor = 0.0;
   double softmax_scale = 1.0;  // resolved: 1/sqrt(d), the YaRN m^2 of MLA, Granite's multiplier
   RopeConfig rope;
 };
@@ -128,12 +137,15 @@ struct MoeConfig {
       0;                         // 0: no shared expert; DeepSeek: n_shared * moe_intermediate_size
   bool has_shared_gate = false;  // sigmoid(w . x) multiplies the shared expert (Qwen2-MoE)
   bool has_expert_bias = false;  // gate, up and down biases (gpt-oss)
+  bool weight_on_input = false;  // the weight multiplies what the expert reads (Llama-4)
   RouterRule router;
 };
 
 struct LayerConfig {
   bool is_moe = true;
   std::int32_t window = 0;  // sliding window W: query i sees keys j with 0 <= i - j < W; 0: all
+  std::int32_t chunk = 0;   // query i sees keys j <= i of its chunk, i / C == j / C; 0: all
+  bool has_rope = true;
 };
 
 // ---- quantisation ----
@@ -147,11 +159,12 @@ struct QuantConfig {
   std::vector<std::string> modules_not_converted;
 };
 
-enum class NormKind : std::uint8_t { kRms, kLayerNormWithBias };
+enum class NormKind : std::uint8_t { kRms, kLayerNorm, kLayerNormWithBias };
 
 struct ModelConfig {
   Family family = Family::kMixtral;
   std::string model_type;
+  std::string tensor_prefix;  // before the name of every tensor ("language_model.")
   std::int32_t vocab_size = 0;
   std::int32_t hidden_size = 0;
   std::int32_t num_hidden_layers = 0;

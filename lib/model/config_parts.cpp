@@ -34,6 +34,10 @@ void read_common(ConfigReader& reader, ModelConfig& config) {
   config.max_position_embeddings = reader.integer("max_position_embeddings", kContextRange);
   config.norm_eps = reader.number("rms_norm_eps", kEpsRange);
   reader.require_text("hidden_act", {"silu"});
+  read_token_ids_and_dtype(reader, config);
+}
+
+void read_token_ids_and_dtype(ConfigReader& reader, ModelConfig& config) {
   config.tie_word_embeddings = reader.boolean_or("tie_word_embeddings", false);
   config.eos_token_ids = read_token_ids(reader, "eos_token_id");
   const auto bos = read_token_ids(reader, "bos_token_id");

@@ -30,6 +30,9 @@ inline constexpr std::int64_t kMaxExpertsInModel = std::int64_t{1} << 18;
 // vocab_size, hidden_size, num_hidden_layers, max_position_embeddings, rms_norm_eps, hidden_act,
 // tie_word_embeddings, token ids, torch_dtype; fills config.layers with dense layers.
 void read_common(ConfigReader& reader, ModelConfig& config);
+// The part of it that does not depend on the names of the sizes: token ids, dtype, keys that do not
+// matter; fills config.layers.
+void read_token_ids_and_dtype(ConfigReader& reader, ModelConfig& config);
 
 // num_attention_heads, num_key_value_heads, head_dim, sliding window of every layer excepted.
 // Sets softmax_scale to head_dim^-0.5.
@@ -65,6 +68,8 @@ void parse_olmoe(ConfigReader& reader, ModelConfig& config);
 void parse_granitemoe(ConfigReader& reader, ModelConfig& config);
 void parse_phimoe(ConfigReader& reader, ModelConfig& config);
 void parse_llama(ConfigReader& reader, ModelConfig& config);
+void parse_dbrx(ConfigReader& reader, ModelConfig& config);
+void parse_llama4(ConfigReader& reader, ModelConfig& config);
 void parse_qwen2_moe(ConfigReader& reader, ModelConfig& config);
 void parse_qwen3_moe(ConfigReader& reader, ModelConfig& config);
 void parse_qwen3(ConfigReader& reader, ModelConfig& config);

@@ -36,36 +36,77 @@ constexpr std::array<MoeNames, 1> kGraniteNames = {fused("block_sparse_moe.route
                                                          "block_sparse_moe.input_linear.weight",
                                                          "block_sparse_moe.output_linear.weight")};
 
+constexpr std::array<MoeNames, 1> kDbrxNames = {per_expert(
+    "ffn.router.layer", {}, "ffn.experts.mlp.w1", "ffn.experts.mlp.v1", "ffn.experts.mlp.w2")};
+constexpr std::array<MoeNames, 1> kLlama4Names = {fused(
+    "feed_forward.router", "feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj")};
+
+// Names outside the experts.
+struct FamilyNames {
+  std::string_view embedding = "model.embed_tokens.weight";
+  std::string_view layers = "model.layers.";
+  std::string_view input_norm = "input_layernorm";
+  std::string_view post_attention_norm = "post_attention_layernorm";
+  std::string_view q = "self_attn.q_proj";
+  std::string_view k = "self_attn.k_proj";
+  std::string_view v = "self_attn.v_proj";
+  std::string_view qkv;  // where the three are one
+  std::string_view o = "self_attn.o_proj";
+  std::string_view mlp = "mlp";
+  std::string_view shared = "mlp.shared_experts";
+  std::string_view final_norm = "model.norm";
+};
+
+FamilyNames family_names(Family family) {
+  FamilyNames names;
+  if (family == Family::kQwen2Moe) names.shared = "mlp.shared_expert";
+  if (family == Family::kLlama4) {
+    names.mlp = "feed_forward";
+    names.shared = "feed_forward.shared_expert";
+  }
+  if (family == Family::kDbrx) {
+    names.embedding = "transformer.wte.weight";
+    names.layers = "transformer.blocks.";
+    names.input_norm = "norm_attn_norm.norm_1";
+    names.post_attention_norm = "norm_attn_norm.norm_2";
+    names.qkv = "norm_attn_norm.attn.Wqkv";
+    names.o = "norm_attn_norm.attn.out_proj";
+    names.final_norm = "transformer.norm_f";
+  }
+  return names;
+}
+
 // Emits the tensors of one model.
 class Enumerator {
  public:
   Enumerator(const ModelConfig& config, const MoeNames* names,
              const std::function<void(const ExpectedTensor&)>& visit)
-      : config_(config), names_(names), visit_(visit) {}
+      : config_(config), names_(names), family_names_(family_names(config.family)), visit_(visit) {}
 
   void run() {
     const std::int64_t hidden = config_.hidden_size;
-    emit("model.embed_tokens.weight", Slot::kEmbedding, Part::kEmbedding, Storage::kPlain,
+    emit(std::string(family_names_.embedding), Slot::kEmbedding, Part::kEmbedding, Storage::kPlain,
          {config_.vocab_size, hidden});
     for (layer_ = 0; layer_ < config_.num_hidden_layers; ++layer_) {
-      prefix_ = fmt::format("model.layers.{}.", layer_);
-      norm("input_layernorm", Slot::kInputNorm, Slot::kInputNormBias);
+      prefix_ = fmt::format("{}{}.", family_names_.layers, layer_);
+      norm(family_names_.input_norm, Slot::kInputNorm, Slot::kInputNormBias);
       if (config_.attention.is_mla) {
         mla();
       } else {
         gqa();
       }
-      norm("post_attention_layernorm", Slot::kPostAttentionNorm, Slot::kPostAttentionNormBias);
+      norm(family_names_.post_attention_norm, Slot::kPostAttentionNorm,
+           Slot::kPostAttentionNormBias);
       if (config_.layers[static_cast<std::size_t>(layer_)].is_moe && config_.is_moe()) {
         moe();
       } else {
-        ffn("mlp", Part::kDense, config_.intermediate_size, Slot::kDenseGate, Slot::kDenseUp,
-            Slot::kDenseDown);
+        ffn(family_names_.mlp, Part::kDense, config_.intermediate_size, Slot::kDenseGate,
+            Slot::kDenseUp, Slot::kDenseDown);
       }
     }
     layer_ = -1;
-    prefix_ = "model.";
-    norm("norm", Slot::kFinalNorm, Slot::kFinalNormBias);
+    prefix_.clear();
+    norm(family_names_.final_norm, Slot::kFinalNorm, Slot::kFinalNormBias);
     if (!config_.tie_word_embeddings) {
       emit("lm_head.weight", Slot::kLmHead, Part::kHead, Storage::kLinear,
            {config_.vocab_size, hidden});
@@ -76,9 +117,9 @@ class Enumerator {
   }
 
  private:
-  void emit(std::string name, Slot slot, Part part, Storage storage, const Shape& shape,
+  void emit(const std::string& name, Slot slot, Part part, Storage storage, const Shape& shape,
             std::int32_t expert = -1) {
-    visit_({std::move(name), slot, part, storage, shape, layer_, expert});
+    visit_({config_.tensor_prefix + name, slot, part, storage, shape, layer_, expert});
   }
 
   void vector(std::string_view name, Slot slot, Part part, std::int64_t size) {
@@ -102,10 +143,14 @@ class Enumerator {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t q_width = std::int64_t{attention.num_heads} * attention.head_dim;
     const std::int64_t kv_width = std::int64_t{attention.num_kv_heads} * attention.head_dim;
-    linear("self_attn.q_proj", Slot::kQ, q_width, hidden);
-    linear("self_attn.k_proj", Slot::kK, kv_width, hidden);
-    linear("self_attn.v_proj", Slot::kV, kv_width, hidden);
-    linear("self_attn.o_proj", Slot::kO, hidden, q_width);
+    if (attention.has_fused_qkv) {
+      linear(family_names_.qkv, Slot::kQkv, q_width + 2 * kv_width, hidden);
+    } else {
+      linear(family_names_.q, Slot::kQ, q_width, hidden);
+      linear(family_names_.k, Slot::kK, kv_width, hidden);
+      linear(family_names_.v, Slot::kV, kv_width, hidden);
+    }
+    linear(family_names_.o, Slot::kO, hidden, q_width);
     if (attention.has_qkv_bias) {
       vector("self_attn.q_proj.bias", Slot::kQBias, Part::kAttention, q_width);
       vector("self_attn.k_proj.bias", Slot::kKBias, Part::kAttention, kv_width);
@@ -114,7 +159,7 @@ class Enumerator {
     if (attention.has_o_bias) {
       vector("self_attn.o_proj.bias", Slot::kOBias, Part::kAttention, hidden);
     }
-    if (attention.qk_norm != QkNorm::kNone) {
+    if (attention.qk_norm == QkNorm::kPerHead || attention.qk_norm == QkNorm::kWholeProjection) {
       const bool whole = attention.qk_norm == QkNorm::kWholeProjection;
       vector("self_attn.q_norm.weight", Slot::kQNorm, Part::kAttention,
              whole ? q_width : attention.head_dim);
@@ -167,15 +212,16 @@ class Enumerator {
       vector(std::string(names_->router) + ".e_score_correction_bias", Slot::kCorrectionBias,
              Part::kRouter, m.num_experts);
     }
-    if (names_->experts.empty()) {
+    if (!names_->fused_down.empty()) {
       fused_experts();
+    } else if (names_->experts.empty()) {
+      stacked_experts();
     } else {
       separate_experts();
     }
     if (m.shared_intermediate_size > 0) {
-      const bool is_qwen = config_.family == Family::kQwen2Moe;
-      ffn(is_qwen ? "mlp.shared_expert" : "mlp.shared_experts", Part::kSharedExperts,
-          m.shared_intermediate_size, Slot::kSharedGate, Slot::kSharedUp, Slot::kSharedDown);
+      ffn(family_names_.shared, Part::kSharedExperts, m.shared_intermediate_size, Slot::kSharedGate,
+          Slot::kSharedUp, Slot::kSharedDown);
     }
     if (m.has_shared_gate) {
       emit(prefix_ + "mlp.shared_expert_gate.weight", Slot::kSharedExpertGate, Part::kSharedExperts,
@@ -198,13 +244,26 @@ class Enumerator {
     }
   }
 
+  void stacked_experts() {
+    const MoeConfig& m = config_.moe;
+    const Shape shape{std::int64_t{m.num_experts} * m.expert_intermediate_size,
+                      config_.hidden_size};
+    const auto matrix = [&](std::string_view name, Slot slot) {
+      emit(prefix_ + std::string(name), slot, Part::kRoutedExperts, Storage::kExpertsRows, shape);
+    };
+    matrix(names_->gate, Slot::kExpertsGate);
+    matrix(names_->up, Slot::kExpertsUp);
+    matrix(names_->down, Slot::kExpertsDown);
+  }
+
   void fused_experts() {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t experts = config_.moe.num_experts;
     const std::int64_t width = config_.moe.expert_intermediate_size;
     const std::string gate_up = prefix_ + std::string(names_->fused_gate_up);
     const std::string down = prefix_ + std::string(names_->fused_down);
-    if (config_.family == Family::kGptOss && config_.quant.method == QuantMethod::kNone) {
+    if (config_.family == Family::kLlama4 ||
+        (config_.family == Family::kGptOss && config_.quant.method == QuantMethod::kNone)) {
       emit(gate_up, Slot::kExpertsGateUp, Part::kRoutedExperts, Storage::kExpertsInOut,
            {experts, hidden, 2 * width});
       emit(down, Slot::kExpertsDown, Part::kRoutedExperts, Storage::kExpertsInOut,
@@ -226,6 +285,7 @@ class Enumerator {
 
   const ModelConfig& config_;
   const MoeNames* names_;
+  FamilyNames family_names_;
   const std::function<void(const ExpectedTensor&)>& visit_;
   std::string prefix_;
   std::int32_t layer_ = -1;
@@ -257,6 +317,10 @@ std::span<const MoeNames> moe_name_schemes(Family family) {
       return kGraniteNames;
     case Family::kPhimoe:
       return kPhimoeNames;
+    case Family::kDbrx:
+      return kDbrxNames;
+    case Family::kLlama4:
+      return kLlama4Names;
     case Family::kLlama:
     case Family::kQwen3:
       return {};
@@ -268,9 +332,10 @@ const MoeNames* choose_moe_names(const ModelConfig& config,
                                  const std::function<bool(const std::string&)>& has_tensor) {
   const auto schemes = moe_name_schemes(config.family);
   if (schemes.empty()) return nullptr;
+  if (schemes.size() == 1) return &schemes.front();
   std::size_t first = 0;
   while (first < config.layers.size() && !config.layers[first].is_moe) ++first;
-  const std::string prefix = fmt::format("model.layers.{}.", first);
+  const std::string prefix = fmt::format("{}model.layers.{}.", config.tensor_prefix, first);
   const MoeNames* with_experts = nullptr;
   for (const MoeNames& names : schemes) {
     const std::string probe =
@@ -291,6 +356,10 @@ void visit_expected_tensors(const ModelConfig& config, const MoeNames* names,
 std::string_view ignore_rule(const ModelConfig& config, std::string_view name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (name.ends_with(".rotary_emb.inv_freq")) return "RoPE frequencies are computed";
+  if (!config.tensor_prefix.empty() &&
+      (name.starts_with("vision_model.") || name.starts_with("multi_modal_projector."))) {
+    return "not of the text model";
+  }
   if (name.starts_with(kLayers) && config.num_nextn_predict_layers > 0) {
     std::int64_t layer = -1;
     const char* const end = name.data() + name.size();

@@ -39,6 +39,7 @@ enum class Slot : std::uint8_t {
   kInputNormBias,
   kPostAttentionNorm,
   kPostAttentionNormBias,
+  kQkv,  // q, k and v, one after another
   kQ,
   kK,
   kV,
@@ -66,6 +67,8 @@ enum class Slot : std::uint8_t {
   kExpertUp,
   kExpertDown,
   kExpertsGateUp,  // all experts of a layer, gate and up together
+  kExpertsGate,    // all experts of a layer
+  kExpertsUp,
   kExpertsDown,
   kExpertsGateUpBias,
   kExpertsDownBias,
@@ -79,7 +82,9 @@ enum class Storage : std::uint8_t {
   kPlain,         // a vector, or a matrix that is never quantised (router, embedding)
   kLinear,        // [out, in]; FP8 with a scale tensor where the config says so
   kExpertsOutIn,  // [experts, out, in]; gate_up: rows 0..I-1 gate; FP8 likewise
-  kExpertsInOut,  // [experts, in, out] (gpt-oss); gate_up: even columns gate
+  kExpertsInOut,  // [experts, in, out]; gate_up: even columns gate (gpt-oss), or halves (Llama-4)
+  kExpertsRows,   // [experts * width, hidden], width being the expert's: out, in of gate and up;
+                  // in, out of down (DBRX)
   kExpertsMxfp4,  // logical [experts, out, in], stored as NAME_blocks and NAME_scales; gate_up:
                   // even rows gate
 };

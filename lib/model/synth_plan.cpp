@@ -67,8 +67,14 @@ class Planner {
         plan_linear(tensor);
         return;
       case Storage::kExpertsInOut:
-        add(tensor.name, options_.dtype, tensor.shape,
-            normal(1.0 / std::sqrt(static_cast<double>(tensor.shape[1]))));
+        plan_in_out(tensor, tensor.shape[1]);
+        return;
+      case Storage::kExpertsRows:
+        if (tensor.slot == Slot::kExpertsDown) {
+          plan_in_out(tensor, config_.moe.expert_intermediate_size);
+        } else {
+          plan_linear(tensor);
+        }
         return;
       case Storage::kExpertsMxfp4:
         plan_mxfp4(tensor);
@@ -191,6 +197,28 @@ class Planner {
                              std::move(column));
   }
 
+  // What one of the blocks may add to the residual stream, in units of its own output.
+  [[nodiscard]] double stream_share() const {
+    return embedding_stdev_ * config_.embedding_multiplier / config_.residual_multiplier /
+           std::sqrt(2.0 * config_.num_hidden_layers);
+  }
+
+  // Experts stored [in, out] with `inputs` rows each.
+  void plan_in_out(const ExpectedTensor& tensor, std::int64_t inputs) {
+    FillPlan fill = normal(1.0 / std::sqrt(static_cast<double>(inputs)));
+    fill.cols = tensor.shape[tensor.shape.rank() - 1];
+    if (has_constant_channel()) {
+      if (tensor.slot == Slot::kExpertsDown) {
+        fill.stdev *= stream_share();
+        fill = without_channel(std::move(fill), fill.cols);
+      } else {
+        fill.patch = PatchKind::kFirstRowZero;
+        fill.period = inputs;
+      }
+    }
+    add(tensor.name, options_.dtype, tensor.shape, std::move(fill));
+  }
+
   // A matrix, or the matrices of all experts.
   void plan_linear(const ExpectedTensor& tensor) {
     const std::size_t rank = tensor.shape.rank();
@@ -201,6 +229,8 @@ class Planner {
     fill.cols = cols;
     const bool reads_channel = tensor.slot == Slot::kExpertGate || tensor.slot == Slot::kExpertUp ||
                                tensor.slot == Slot::kExpertsGateUp ||
+                               tensor.slot == Slot::kExpertsGate ||
+                               tensor.slot == Slot::kExpertsUp ||
                                tensor.slot == Slot::kSharedGate || tensor.slot == Slot::kSharedUp;
     const bool writes_stream = tensor.slot == Slot::kO || tensor.slot == Slot::kDenseDown ||
                                tensor.slot == Slot::kExpertDown ||
@@ -212,8 +242,7 @@ class Planner {
     } else if (writes_stream && has_constant_channel()) {
       fill.patch = PatchKind::kFirstRowZero;
       fill.period = rows;
-      stdev *= embedding_stdev_ * config_.embedding_multiplier / config_.residual_multiplier /
-               std::sqrt(2.0 * config_.num_hidden_layers);
+      stdev *= stream_share();
     }
     fill.stdev = stdev;
     const bool is_fp8 =

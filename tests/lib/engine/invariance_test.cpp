@@ -107,7 +107,8 @@ TEST_P(Invariance, BitsDoNotDependOnThreadsChunksOrBatch) {
 INSTANTIATE_TEST_SUITE_P(
     All, Invariance,
     ::testing::Combine(::testing::Values("qwen3moe-a", "qwen2moe-a", "dsv3-a", "gptoss-a",
-                                         "mixtral-b", "gptoss-mxfp4", "dsv3-fp8-32", "phimoe-a"),
+                                         "mixtral-b", "gptoss-mxfp4", "dsv3-fp8-32", "phimoe-a",
+                                         "dbrx-a", "llama4-a"),
                        ::testing::ValuesIn(runnable_isas()),
                        ::testing::Values(ActivationFormat::kF32, ActivationFormat::kBf16)),
     [](const auto& param_info) {

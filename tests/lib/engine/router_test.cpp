@@ -274,5 +274,26 @@ TEST(Router, SparsemixerDropsDistantLogitsInEachRound) {
   EXPECT_GT(num_sharing, 100);
 }
 
+// Llama-4: two logits whose sigmoids round to the same 1 are still told apart.
+TEST(Router, SelectsOnLogitsWhereTheWeightIsTheirSigmoid) {
+  RouterRule rule;
+  rule.score = ScoreFunction::kLogitsSigmoid;
+  const Choice choice = choose(rule, {20.0F, -1.0F, 21.0F, 0.5F}, 3);
+  EXPECT_THAT(choice.ids, ElementsAre(2, 0, 3));
+  EXPECT_FLOAT_EQ(choice.weights[2], static_cast<float>(sigmoid(0.5)));
+}
+
+// DBRX: moe_normalize_expert_weights is the p of the norm that divides the weights.
+TEST(Router, DividesByThePNormOfTheWeights) {
+  RouterRule rule;
+  rule.renormalize = true;
+  rule.renormalize_p = 2.0;
+  const Choice choice = choose(rule, {0.0F, 1.0F, 0.3F, -2.0F}, 2);
+  double squares = 0.0;
+  for (const float weight : choice.weights) squares += static_cast<double>(weight * weight);
+  EXPECT_NEAR(squares, 1.0, 1e-6);
+  EXPECT_NEAR(choice.weights[0] / choice.weights[1], std::exp(0.7), 1e-5);
+}
+
 }  // namespace
 }  // namespace moe::engine

@@ -55,6 +55,8 @@ const std::vector<Case> kCases = {
     {"glm45-b", Family::kGlm4Moe},
     {"granite-a", Family::kGraniteMoe},
     {"phimoe-a", Family::kPhimoe},
+    {"dbrx-a", Family::kDbrx},
+    {"llama4-a", Family::kLlama4},
     {"llama-dense-a", Family::kLlama},
     {"qwen3-dense-a", Family::kQwen3},
     {"v5-fused", Family::kQwen3Moe},
@@ -171,9 +173,14 @@ TEST_P(Checkpoint, FeedForwardBlocksGiveTheGoldenOutputs) {
       Vector y(width, 0.0);
       for (std::size_t k = 0; k < top_k; ++k) {
         const auto expert = static_cast<std::size_t>(ids[token * top_k + k]);
-        const Vector out = feed_forward(config, view.experts[expert], x);
         const auto weight = static_cast<double>(weights[token * top_k + k]);
-        for (std::size_t i = 0; i < width; ++i) y[i] += weight * out[i];
+        Vector input = x;
+        if (config.moe.weight_on_input) {
+          for (double& value : input) value *= weight;
+        }
+        const Vector out = feed_forward(config, view.experts[expert], input);
+        const double factor = config.moe.weight_on_input ? 1.0 : weight;
+        for (std::size_t i = 0; i < width; ++i) y[i] += factor * out[i];
       }
       if (config.moe.shared_intermediate_size > 0) {
         const Vector out = feed_forward(config, view.shared, x);

@@ -67,6 +67,16 @@ TEST(Config, ImpossibleValuesAreRefusedByName) {
       {"mixtral-a", {{"head_dim", 0}}, "head_dim"},
       {"mixtral-a", {{"num_attention_heads", 65536}, {"head_dim", 16384}}, "num_attention_heads"},
       {"mixtral-a", {{"rms_norm_eps", 0}}, "rms_norm_eps"},
+      {"dbrx-a", {{"attn_config", nullptr}}, "attn_config"},
+      {"dbrx-a", {{"attn_config", {{"kv_n_heads", 3}}}}, "kv_n_heads"},
+      {"dbrx-a", {{"ffn_config", {{"moe_top_k", 9}}}}, "moe_top_k"},
+      {"dbrx-a", {{"ffn_config", {{"ffn_act_fn", {{"name", "gelu"}}}}}}, "ffn_act_fn.name"},
+      {"dbrx-a", {{"rope_parameters", {{"rope_theta", 10000.0}}}}, "rope_theta"},
+      {"dbrx-a", {{"n_heads", 5}}, "n_heads"},
+      {"llama4-a", {{"no_rope_layers", {1, 1}}}, "no_rope_layers"},
+      {"llama4-a", {{"use_qk_norm", nullptr}}, "use_qk_norm"},
+      {"llama4-a", {{"interleave_moe_layer_step", 5}}, "interleave_moe_layer_step"},
+      {"llama4-a", {{"attention_chunk_size", 0}}, "attention_chunk_size"},
       {"mixtral-a", {{"rms_norm_eps", "1e-5"}}, "rms_norm_eps"},
       {"mixtral-a", {{"rms_norm_eps", nullptr}}, "rms_norm_eps"},
       {"mixtral-a", {{"rope_theta", -1}}, "rope_theta"},
@@ -299,6 +309,33 @@ TEST(Config, RouterRulesReadAsWords) {
   EXPECT_EQ(describe_router(parse("tinymoe-qwen3").moe), "softmax over 16, top 4, renormalised");
   EXPECT_THAT(describe_router(parse("dsv3-a").moe),
               HasSubstr("within 2 of 4 groups by their two best"));
+}
+
+TEST(Config, Llama4LayersAlternate) {
+  const ModelConfig config = parse("llama4-a", {{"no_rope_layers", ordered_json::array()}});
+  ASSERT_EQ(config.layers.size(), 4U);
+  EXPECT_FALSE(config.layers[0].is_moe);
+  EXPECT_TRUE(config.layers[1].is_moe);
+  EXPECT_TRUE(config.layers[2].has_rope);
+  EXPECT_EQ(config.layers[2].chunk, 16);
+  EXPECT_FALSE(config.layers[3].has_rope);
+  EXPECT_EQ(config.layers[3].chunk, 0);
+}
+
+TEST(Config, MultimodalLlama4IsItsTextModel) {
+  const auto text = ordered_json::parse(test::read_file(kCheckpoints / "llama4-a/config.json"));
+  const ordered_json wrapper = {{"model_type", "llama4"}, {"text_config", text}};
+  const ModelConfig config = parse_config(wrapper.dump(), "config.json");
+  EXPECT_EQ(config.tensor_prefix, "language_model.");
+  EXPECT_EQ(config.moe.num_experts, 4);
+  EXPECT_TRUE(config.moe.weight_on_input);
+}
+
+TEST(Config, DbrxNormOfWeightsIsOptional) {
+  const ordered_json none = {{"ffn_config", {{"moe_normalize_expert_weights", nullptr}}}};
+  EXPECT_FALSE(parse("dbrx-a", none).moe.router.renormalize);
+  const ordered_json two = {{"ffn_config", {{"moe_normalize_expert_weights", 2.0}}}};
+  EXPECT_EQ(parse("dbrx-a", two).moe.router.renormalize_p, 2.0);
 }
 
 }  // namespace
