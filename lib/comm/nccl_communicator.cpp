@@ -34,9 +34,9 @@ struct NcclCommunicator::Handle {
   explicit Handle(const NcclApi& api) : nccl(api) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  ~Handle() { abort(); }
+  ~Handle() { drop(); }
 
-  void abort() {
+  void drop() {
     if (comm != nullptr) (void)nccl.comm_abort(comm);
     comm = nullptr;
   }
@@ -75,7 +75,7 @@ NcclCommunicator::NcclCommunicator(const NcclLibraries& libraries, const Backend
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  handle_->abort();
+  handle_->drop();
   (void)libraries_.cuda.free(flag_);
   (void)libraries_.cuda.stream_destroy(stream_);
 }
@@ -180,7 +180,7 @@ void NcclCommunicator::give_up(const Patience& patience, const Operation& operat
   report.pairs = pairs_;
   report.was_interrupted = patience.was_interrupted();
   // What is still on the stream ends with it, so that buffers can be freed.
-  handle_->abort();
+  handle_->drop();
   throw StuckError(fmt::format("{}: {} did not end", who(), describe(operation)), {report});
 }
 
@@ -193,7 +193,7 @@ void NcclCommunicator::look_for_trouble(Patience& patience, const Operation& ope
   }
   if (state != kNcclSuccess && state != kNcclInProgress) {
     const std::string last = first_line(libraries_.nccl.get_last_error(handle_->comm));
-    handle_->abort();
+    handle_->drop();
     throw Error(
         ErrorCode::kRuntime,
         fmt::format("{}: {}: {} ({}); NCCL_DEBUG=WARN says more", who(), describe(operation),

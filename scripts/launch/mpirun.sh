@@ -36,7 +36,9 @@ command=("${MPIRUN:-mpirun}" -np "$ranks")
 [ -z "$hostfile" ] || command+=(--hostfile "$hostfile")
 # A rank's threads stay on the socket that its GPU and NIC hang on.
 command+=(--bind-to numa)
-while IFS= read -r name; do command+=(-x "$name"); done < <(compgen -e | grep -E '^(NCCL|UCX)_' || true)
+while IFS= read -r name; do
+  command+=(-x "$name")
+done < <(compgen -e | grep -E '^(NCCL|UCX)_' || true)
 # shellcheck disable=SC2206  # several words are meant
 command+=(${MPIRUN_ARGS:-})
 command+=("${MOE_A2A:-moe-a2a}" run --backend "$backend" "$@")

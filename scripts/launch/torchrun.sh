@@ -7,8 +7,9 @@
 #
 #   scripts/launch/torchrun.sh -g 8 -n 2 -r 0 -a node-0 -- --gpu h100_sxm --min-of-bound 0.8
 #
-# MOE_A2A names the binary, TORCHRUN the launcher. --dry-run prints the command. torchrun ends with 1
-# whenever a rank does not end with 0: the code of moe-a2a stands in the report (-o FILE after --).
+# MOE_A2A names the binary, TORCHRUN the launcher. --dry-run prints the command. torchrun ends with
+# 1 whenever a rank does not end with 0: the code of moe-a2a stands in the report (-o FILE after
+# the --).
 set -euo pipefail
 
 usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }

@@ -122,7 +122,8 @@ class Launchers(unittest.TestCase):
             self.assertEqual(done.returncode, 6, script)
 
     def test_wrong_use_is_refused_and_dry_runs_start_nothing(self):
-        for script, args in (("mpirun.sh", []), ("mpirun.sh", ["-n"]), ("torchrun.sh", ["-x", "1"])):
+        for script, args in (("mpirun.sh", []), ("mpirun.sh", ["-n"]),
+                             ("torchrun.sh", ["-x", "1"])):
             called, done = self.run_script(script, args)
             self.assertEqual((called, done.returncode), (None, 2), script)
             self.assertIn("moe-a2a", done.stderr)
