@@ -150,6 +150,51 @@ PairTest read_pair_test(const Json& test) {
   return out;
 }
 
+// A report of moe-a2a: rows of its table "results", by the names of the columns.
+BenchmarkResults read_own_report(const Json& document, const std::string& where) {
+  BenchmarkResults results;
+  results.tool = "moe-a2a report";
+  results.operation = "alltoall";
+  results.size_semantics = "bytes that one rank sends in all";
+  const Json metrics = document.value("metrics", Json::object());
+  const Json ranks = metrics.is_object() ? metrics.value("num_ranks", Json()) : Json();
+  results.num_ranks =
+      static_cast<std::int64_t>(std::clamp(number(ranks, "value").value_or(0.0), 0.0, 1e9));
+  const Json tables = document.value("tables", Json::object());
+  const Json table = tables.is_object() ? tables.value("results", Json()) : Json();
+  const bool is_table = table.is_object() && table.value("columns", Json()).is_array() &&
+                        table.value("rows", Json()).is_array();
+  if (!is_table || results.num_ranks < 1) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: a report of moe-a2a without a table of results or a number of "
+                            "ranks; expected one of moe-a2a run or import",
+                            where));
+  }
+  std::vector<std::string> names;
+  for (const Json& column : table.at("columns")) names.push_back(text_of(column, "name"));
+  const double n = static_cast<double>(results.num_ranks);
+  for (const Json& cells : table.at("rows")) {
+    if (!cells.is_array()) continue;
+    Json row = Json::object();
+    for (std::size_t i = 0; i < std::min(cells.size(), names.size()); ++i) {
+      row[names[i]] = cells.at(i);
+    }
+    const std::optional<double> bytes = number(row, "size_bytes");
+    const std::optional<double> busbw = number(row, "busbw_bytes_per_s");
+    if (!bytes || !busbw || *bytes <= 0.0 || *busbw <= 0.0) continue;
+    ResultRow out;
+    out.bytes = *bytes;
+    out.busbw_bytes_per_s = *busbw;
+    out.time_s = number(row, "time_s").value_or(*bytes * (n - 1.0) / n / *busbw);
+    out.is_in_place = row.value("in_place", Json()) == Json(true);
+    if (const auto wrong = number(row, "wrong_elements")) {
+      out.num_wrong = static_cast<std::int64_t>(std::clamp(*wrong, 0.0, 1e15));
+    }
+    results.rows.push_back(out);
+  }
+  return results;
+}
+
 }  // namespace
 
 BenchmarkResults read_results_json(std::string_view text, const std::string& where,
@@ -170,9 +215,14 @@ BenchmarkResults read_results_json(std::string_view text, const std::string& whe
     }
     return results;
   }
+  const bool is_own = document.is_object() && document.contains("tool") &&
+                      text_of(document.at("tool"), "name") == "moe-a2a";
+  if (is_own) return read_own_report(document, where);
   if (!document.is_object() || !document.contains("results")) {
     throw Error(ErrorCode::kInput,
-                fmt::format("{}: expected JSON of nccl-tests (\"results\") or nvbandwidth", where));
+                fmt::format("{}: expected JSON of nccl-tests (\"results\"), of nvbandwidth, or a "
+                            "report of moe-a2a",
+                            where));
   }
   return read_nccl_tests(document, where, options);
 }

@@ -247,7 +247,24 @@ BenchmarkResults read_results(std::string_view text, const std::string& where,
   }
   if (text[first] == '{') return read_results_json(text, where, options);
   const bool is_osu = text.find("# OSU") != std::string_view::npos;
+  if (!is_osu && looks_like_dispatch(text)) return read_dispatch(text, where, options);
   return is_osu ? read_osu(text, where, options) : read_nccl_tests_text(text, where, options);
+}
+
+std::optional<double> half_bandwidth_of(const BenchmarkResults& results) {
+  std::vector<std::pair<double, double>> sweep;  // size, rate
+  double best = 0.0;
+  for (const ResultRow& row : results.rows) {
+    if (row.is_in_place) continue;
+    sweep.emplace_back(row.bytes, row.busbw_bytes_per_s);
+    best = std::max(best, row.busbw_bytes_per_s);
+  }
+  std::sort(sweep.begin(), sweep.end());
+  if (sweep.size() < 3 || sweep.front().second * 2.0 >= best) return std::nullopt;
+  for (const auto& [bytes, rate] : sweep) {
+    if (rate * 2.0 >= best) return bytes;
+  }
+  return std::nullopt;
 }
 
 std::vector<Dip> find_dips(const BenchmarkResults& results, double share) {
