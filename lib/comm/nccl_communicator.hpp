@@ -90,8 +90,8 @@ class NcclCommunicator final : public Communicator {
   SideChannel& side_;
   std::shared_ptr<Handle> handle_;
   CudaStream stream_ = nullptr;
-  std::byte* flag_ = nullptr;     // one float of the device, for barriers
-  std::string operation_;         // in flight
+  std::byte* flag_ = nullptr;  // one float of the device, for barriers
+  Operation in_flight_;
   std::vector<StuckPair> pairs_;  // that move bytes in it
 };
 
