@@ -33,6 +33,11 @@ ExchangeBuffers::ExchangeBuffers(Communicator& communicator, const TrafficMatrix
   send_ = communicator.allocate(lay_out(send_bytes_, send_offsets_));
   recv_ = communicator.allocate(lay_out(recv_bytes_, recv_offsets_));
   exchange_ = {send_.data, recv_.data, send_bytes_, send_offsets_, recv_bytes_, recv_offsets_};
+  const std::int64_t first = traffic.bytes.front();
+  const bool is_uniform = first > 0 && first % kAlignment == 0 &&
+                          std::all_of(traffic.bytes.begin(), traffic.bytes.end(),
+                                      [first](std::int64_t bytes) { return bytes == first; });
+  if (is_uniform) exchange_.uniform_bytes = first;
   if (!communicator.moves_data()) return;
   const std::int64_t most = std::max(*std::max_element(send_bytes_.begin(), send_bytes_.end()),
                                      *std::max_element(recv_bytes_.begin(), recv_bytes_.end()));

@@ -14,7 +14,7 @@ class Patience {
  public:
   // After the run was asked to stop, a wait gets this much more: enough for ranks that are alive,
   // less than launchers give between SIGTERM and SIGKILL (Open MPI: 1 s).
-  static constexpr double kAfterInterruptS = 0.4;
+  static constexpr double kAfterInterruptS = 0.25;
 
   // `num_spins` looks before the core is given away; 0 where ranks share cores.
   Patience(double limit_s, const Interrupt* interrupt, int num_spins)

@@ -17,6 +17,8 @@ namespace {
 constexpr std::int64_t kGrain = 16;  // nccl-tests round the part of each pair down to this
 // Larger files are no traffic matrix.
 constexpr std::int64_t kMaxMatrixRanks = 16384;
+// So that the sum of a row fits into 64 bits.
+constexpr double kMaxPairBytes = 1e14;
 
 std::int64_t round_down(double bytes) {
   MOE_CHECK(bytes >= 0.0 && bytes < 9e18);
@@ -147,7 +149,7 @@ TrafficShares parse_traffic(std::string_view text, const std::string& where) {
       double value = 0.0;
       const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       const bool is_number = error == std::errc() && rest == word.data() + word.size();
-      if (!is_number || !std::isfinite(value) || value < 0.0 || value > 1e18) {
+      if (!is_number || !std::isfinite(value) || value < 0.0 || value > kMaxPairBytes) {
         refuse(fmt::format("column {}: expected bytes (a number of at least 0), found \"{}\"",
                            num_columns + 1, word.substr(0, 40)));
       }
@@ -189,10 +191,12 @@ TrafficMatrix scale_traffic(const TrafficShares& shares, int num_ranks, std::int
   if (!(most > 0.0)) {
     throw Error(ErrorCode::kInput, "the traffic matrix sends nothing between the ranks of the run");
   }
-  const double scale = rank_bytes > 0 ? static_cast<double>(rank_bytes) / most : 1.0;
+  // Shares first: a scale from the smallest numbers there are would be infinite.
+  const double unit = rank_bytes > 0 ? most : 1.0;
+  const double scale = rank_bytes > 0 ? static_cast<double>(rank_bytes) : 1.0;
   TrafficMatrix matrix = make_matrix(num_ranks);
   for (int s = 0; s < num_ranks; ++s) {
-    for (int r = 0; r < num_ranks; ++r) matrix.at(s, r) = round_down(value(s, r) * scale);
+    for (int r = 0; r < num_ranks; ++r) matrix.at(s, r) = round_down(value(s, r) / unit * scale);
   }
   return matrix;
 }

@@ -174,6 +174,7 @@ class ThreadCommunicator final : public Communicator {
     for (const std::int64_t part : shared_.seat(rank_).exchange.send_bytes) bytes += part;
     report.operation = fmt::format("all-to-all of {} bytes", bytes);
     for (int r = 0; r < shared_.num_ranks; ++r) {
+      if (r == rank_) continue;
       if (!is_done_[static_cast<std::size_t>(r)]) report.pairs.push_back({r, rank_});
       if (!has_taken(r)) report.pairs.push_back({rank_, r});
     }
