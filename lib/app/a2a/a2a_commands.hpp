@@ -11,6 +11,7 @@ namespace moe::app {
 void add_topo_command(CommandLine& line, const ToolContext& context);
 void add_model_command(CommandLine& line, const ToolContext& context);
 void add_what_if_command(CommandLine& line, const ToolContext& context);
+void add_run_command(CommandLine& line, const ToolContext& context);
 void add_import_command(CommandLine& line, const ToolContext& context);
 void add_fit_command(CommandLine& line, const ToolContext& context);
 

@@ -10,10 +10,12 @@ namespace moe::app {
 int moe_a2a_main(int argc, char** argv) {
   return run_tool("moe-a2a", argc, argv, [&](const ToolContext& context) {
     CommandLine line("moe-a2a",
-                     "Reads, checks and predicts the topology and the All-to-All of a cluster.",
+                     "Reads, checks and predicts the topology and the All-to-All of a cluster, and "
+                     "measures it.",
                      version_text("moe-a2a"));
     line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
-                       [] { return backends_text(); });
+                       [] { return backends_text() + "threads available\nnull    available\n"; });
+    add_run_command(line, context);
     add_topo_command(line, context);
     add_model_command(line, context);
     add_what_if_command(line, context);
