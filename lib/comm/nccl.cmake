@@ -4,5 +4,6 @@ list(APPEND comm_sources
   nccl_communicator.cpp
   nccl_job.cpp
   nccl_load.cpp
+  second_pass.cpp
   tcp_message.cpp
   tcp_store.cpp)

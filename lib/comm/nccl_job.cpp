@@ -8,6 +8,7 @@
 #include "lib/comm/nccl_communicator.hpp"
 #include "lib/comm/place.hpp"
 #include "lib/comm/tcp_store.hpp"
+#include "lib/sysinfo/build_info.hpp"
 
 namespace moe::comm {
 namespace {
@@ -178,6 +179,11 @@ std::unique_ptr<Job> open_nccl_job_over(NcclLibraries libraries, const BackendOp
 }
 
 std::unique_ptr<Job> open_nccl_job(const BackendOptions& options) {
+  for (const sysinfo::Backend& backend : sysinfo::list_backends()) {
+    if (backend.name == "nccl" && !backend.is_compiled_in) {
+      throw Error(ErrorCode::kUnavailable, "--backend nccl: " + backend.reason);
+    }
+  }
   return open_nccl_job_over(load_nccl(), options);
 }
 

@@ -8,8 +8,9 @@ namespace moe::sysinfo {
 bool is_reportable_variable(std::string_view name) {
   constexpr std::array<std::string_view, 7> kSecrets = {
       "TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"};
-  const bool is_allowed = name.starts_with("NCCL_") || name.starts_with("OMP_") ||
-                          name.starts_with("MOE_") || name == "CUDA_VISIBLE_DEVICES";
+  const bool is_allowed = name.starts_with("NCCL_") || name.starts_with("UCX_") ||
+                          name.starts_with("OMP_") || name.starts_with("MOE_") ||
+                          name == "CUDA_VISIBLE_DEVICES";
   std::string upper(name);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;

@@ -9,8 +9,8 @@
 
 namespace moe::sysinfo {
 
-// NCCL_*, OMP_*, MOE_* and CUDA_VISIBLE_DEVICES, except names that look like a secret (TOKEN, KEY,
-// SECRET, PASSWORD, PASSWD, CREDENTIAL, AUTH in any case).
+// NCCL_*, UCX_*, OMP_*, MOE_* and CUDA_VISIBLE_DEVICES, except names that look like a secret
+// (TOKEN, KEY, SECRET, PASSWORD, PASSWD, CREDENTIAL, AUTH in any case).
 [[nodiscard]] bool is_reportable_variable(std::string_view name);
 
 // `environment` is a null-terminated array of "NAME=value"; null gives an empty map.

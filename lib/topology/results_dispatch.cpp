@@ -299,7 +299,8 @@ class DispatchReader {
     using Key = std::tuple<std::int64_t, std::string, std::string, std::string>;
     std::map<Key, std::vector<Sample>> groups;
     for (Sample& sample : samples_) {
-      if (options_.num_ranks > 0) sample.num_ranks = options_.num_ranks;
+      // Tables say it row by row; logs of one run may leave it to the option.
+      if (sample.num_ranks == 0) sample.num_ranks = options_.num_ranks;
       const bool is_whole = highest_rank_ > 0 && sample.rank;
       if (sample.num_ranks == 0 && is_whole) sample.num_ranks = highest_rank_ + 1;
       groups[{sample.num_ranks, sample.phase, sample.dtype, sample.scope}].push_back(sample);

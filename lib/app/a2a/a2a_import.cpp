@@ -10,6 +10,7 @@
 #include "lib/app/a2a/a2a_commands.hpp"
 #include "lib/app/a2a/a2a_gate.hpp"
 #include "lib/app/a2a/a2a_inputs.hpp"
+#include "lib/app/a2a/a2a_machine.hpp"
 #include "lib/app/a2a/a2a_topo_report.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/report_session.hpp"
@@ -63,6 +64,55 @@ void add_rows(const topology::BenchmarkResults& results, const GateContext& cont
   if (!pairs.rows.empty()) report.tables["pairs"] = std::move(pairs);
 }
 
+void add_dispatch_rows(const topology::BenchmarkResults& results, const GateContext& context,
+                       ReportSession& session) {
+  report::Table table = make_table("Dispatch and combine", {{"phase", ""},
+                                                            {"ranks", "1"},
+                                                            {"dtype", ""},
+                                                            {"scope", ""},
+                                                            {"time_s", "s"},
+                                                            {"logical_bytes_per_s", "bytes/s"},
+                                                            {"worst_bytes_per_s", "bytes/s"},
+                                                            {"worst_rank", ""},
+                                                            {"wire_bytes_per_s", "bytes/s"},
+                                                            {"bound_bytes_per_s", "bytes/s"},
+                                                            {"share_of_bound", "1"},
+                                                            {"carrier", ""}});
+  for (const topology::DispatchRow& row : results.dispatch_rows) {
+    const std::optional<DispatchBound> bound =
+        context.cluster ? dispatch_bound(row, *context.cluster) : std::nullopt;
+    const auto cell = [&](double DispatchBound::*member) {
+      return bound ? report::Cell((*bound).*member) : report::Cell();
+    };
+    table.rows.push_back(
+        {row.phase, row.num_ranks > 0 ? count_cell(row.num_ranks) : report::Cell(), row.dtype,
+         row.scope, row.time_s ? report::Cell(*row.time_s) : report::Cell(),
+         row.logical_bytes_per_s, row.worst_bytes_per_s,
+         row.worst_rank ? report::Cell(fmt::format("rank {}", *row.worst_rank)) : report::Cell(),
+         cell(&DispatchBound::wire_bytes_per_s), cell(&DispatchBound::bound_bytes_per_s),
+         bound ? report::Cell(bound->wire_bytes_per_s / bound->bound_bytes_per_s) : report::Cell(),
+         bound ? report::Cell(bound->carrier) : report::Cell()});
+    if (bound && bound->wire_bytes_per_s > bound->bound_bytes_per_s) {
+      session.add_finding(
+          "dispatch.above_bound", report::Severity::kWarning,
+          fmt::format("{} of {} ranks: {:.1f} GB/s would be on the wire, the {} carry {:.1f} GB/s: "
+                      "another machine, fewer copies than uniform routing sends, or another count "
+                      "of bytes",
+                      row.phase, row.num_ranks, bound->wire_bytes_per_s / 1e9, bound->carrier,
+                      bound->bound_bytes_per_s / 1e9),
+          "Check --gpu, --domain and --nic-gbits, and what the tool counts");
+    }
+  }
+  if (table.rows.empty()) return;
+  session.report().tables["dispatch"] = std::move(table);
+  session.add_finding(
+      "dispatch.logical", report::Severity::kInfo,
+      "the bandwidths of the file are logical: they count token copies that stay on the rank or in "
+      "its node. On the wire is at most (n-G)/n of them between domains of G GPUs, (n-1)/n inside "
+      "one",
+      "Compare them neither with a NIC's rate nor with the bus bandwidth of nccl-tests");
+}
+
 void add_metrics(const topology::BenchmarkResults& results, const GateContext& context,
                  report::Report& report) {
   const auto measured = [&](const char* name, const char* unit, double value, const char* how) {
@@ -107,7 +157,7 @@ int judge_data(const topology::BenchmarkResults& results, ReportSession& session
 void add_findings(const topology::BenchmarkResults& results, ReportSession& session) {
   add_remarks(results.remarks, "", session);
   const bool is_a2a = results.operation.empty() || results.operation.starts_with("alltoall");
-  if (!is_a2a && results.pair_tests.empty()) {
+  if (!is_a2a && results.pair_tests.empty() && results.dispatch_rows.empty()) {
     session.add_finding("result.other_operation", report::Severity::kWarning,
                         fmt::format("the file holds {}, which no ceiling of an all-to-all judges",
                                     results.operation),
@@ -129,26 +179,6 @@ void add_findings(const topology::BenchmarkResults& results, ReportSession& sess
   }
 }
 
-GateContext context_of(const ImportArgs& args, const topology::BenchmarkResults& results,
-                       ReportSession& session) {
-  GateContext context;
-  const bool has_machine = !args.cluster.gpu.empty() || !args.cluster.topology.empty();
-  if (!has_machine || results.num_ranks < 2) return context;
-  const topology::LinkCatalog catalog = load_catalog(args.cluster.scenarios);
-  const topology::MeasuredLaws laws = load_laws(args.cluster.scenarios);
-  ClusterFacts facts = resolve_cluster(args.cluster, catalog);
-  facts.input.cluster.num_ranks = results.num_ranks;
-  const topology::A2aModel model(catalog, laws);
-  context.ceiling_bytes_per_s = topology::a2a_ceiling(facts.input.cluster).busbw_bytes_per_s;
-  const double half = model.half_bandwidth_bytes(facts.input);
-  if (half > 0.0) context.half_bandwidth_bytes = half;
-  session.report().settings.update(cluster_settings(facts));
-  for (report::Finding& finding : gpu_findings(facts.input.gpu, *context.ceiling_bytes_per_s)) {
-    session.report().findings.push_back(std::move(finding));
-  }
-  return context;
-}
-
 int run_import(const ImportArgs& args, const ToolContext& context) {
   ReportSession session(context, args.output, args.acceptance);
   const FileMap file(args.file);
@@ -163,12 +193,13 @@ int run_import(const ImportArgs& args, const ToolContext& context) {
   report.subject["operation"] = results.operation;
   report.subject["size_semantics"] = results.size_semantics;
   report.settings["command"] = "import";
-  const GateContext machine = context_of(args, results, session);
+  const GateContext machine = machine_context(args.cluster, results.num_ranks, session);
   add_metrics(results, machine, report);
   add_rows(results, machine, report);
+  add_dispatch_rows(results, machine, session);
   add_findings(results, session);
   int exit_code = judge_data(results, session);
-  if (results.rows.empty() && results.pair_tests.empty()) {
+  if (results.rows.empty() && results.pair_tests.empty() && results.dispatch_rows.empty()) {
     session.invalidate("the file has no row of results");
     if (exit_code == kExitOk) exit_code = kExitNothingMeasured;
   }
@@ -180,12 +211,12 @@ int run_import(const ImportArgs& args, const ToolContext& context) {
 
 void add_import_command(CommandLine& line, const ToolContext& context) {
   auto args = std::make_shared<ImportArgs>();
-  Options& options =
-      line.add_command("import", "Judges results of nccl-tests, OSU or nvbandwidth by one gate",
-                       [args, &context] { return run_import(*args, context); });
+  Options& options = line.add_command(
+      "import", "Judges results of nccl-tests, OSU, nvbandwidth or DeepEP by one gate",
+      [args, &context] { return run_import(*args, context); });
   options.positional("FILE", args->file,
-                     "Output of nccl-tests (text of any generation, or JSON), of OSU, or JSON of "
-                     "nvbandwidth");
+                     "Output of nccl-tests (text of any generation, or JSON), of OSU, JSON of "
+                     "nvbandwidth, tables or logs of DeepEP and its like, or a report of moe-a2a");
   options.group("Input");
   options.integer("--ranks", args->ranks, IntRange{0, 1000000},
                   "Ranks of the run, for files that do not say", "from the file");

@@ -40,6 +40,28 @@ const topology::GpuType& gpu_type(const std::string& id, const topology::LinkCat
   return *gpu;
 }
 
+// As many NICs as --nics says, or the topology has, at the rate that the topology gives them; where
+// it gives none, as the text of nvidia-smi does, at --nic-gbits.
+void use_topology_nics(const ClusterArgs& args, const topology::Topology& machine,
+                       std::int64_t num_gpus, const topology::LinkCatalog& catalog,
+                       ClusterFacts& facts) {
+  const topology::NicShare share = topology::nic_share(machine);
+  if (share.num_nics == 0) return;
+  const double gpus = static_cast<double>(num_gpus);
+  const double of_topology =
+      share.bytes_per_s_per_gpu.value_or(0.0) * gpus / static_cast<double>(share.num_nics);
+  const double rate = share.bytes_per_s_per_gpu ? of_topology : args.nic_gbits * 1e9 / 8.0;
+  facts.num_nics = args.nics > 0 ? args.nics : share.num_nics;
+  facts.input.cluster.nic_bytes_per_s =
+      rate * static_cast<double>(facts.num_nics) / gpus * catalog.network.nic_rate_share;
+  const std::string of =
+      args.nics == 0 ? "" : fmt::format(" (the topology has {} that serve GPUs)", share.num_nics);
+  facts.nic_source = fmt::format(
+      "{} NICs{} of {:.1f} GB/s, {}, for {} GPUs, {} of the nominal rate", facts.num_nics, of,
+      rate / 1e9, share.bytes_per_s_per_gpu ? "by the topology" : "by --nic-gbits: " + share.source,
+      num_gpus, catalog.network.nic_rate_share);
+}
+
 // The rate inside the domain and the NICs as a topology has them.
 void use_topology(const ClusterArgs& args, const topology::Topology& machine,
                   const topology::LinkCatalog& catalog, ClusterFacts& facts) {
@@ -52,11 +74,7 @@ void use_topology(const ClusterArgs& args, const topology::Topology& machine,
     facts.intra_source =
         fmt::format("max-min fair flows on {}; {} decides", args.topology, ceiling.bottleneck);
   }
-  const topology::NicShare share = topology::nic_share(machine);
-  if (share.bytes_per_s_per_gpu) {
-    cluster.nic_bytes_per_s = *share.bytes_per_s_per_gpu * catalog.network.nic_rate_share;
-    facts.nic_source = share.source;
-  }
+  use_topology_nics(args, machine, num_gpus, catalog, facts);
 }
 
 // The topology that the options name, with at least two GPUs of a known type.
@@ -111,12 +129,15 @@ void add_cluster_options(Options& options, ClusterArgs& args) {
                "Type of GPU, as in scenarios/topologies/link_catalog.json; without it that of the "
                "topology, else h100_sxm");
   options.text("--topology", "FILE", args.topology,
-               "Topology of a node: its links and NICs instead of those of the GPU's type");
+               "Topology of a node: its links and NICs instead of those of the GPU's type; --nics "
+               "still says how many of them");
   options.integer("--domain", args.domain, IntRange{0, 100000},
                   "GPUs that NVLink joins; 0 takes the GPU's type or the topology");
   options.integer("--gpus-per-node", args.gpus_per_node, IntRange{0, 1024},
                   "GPUs that share the NICs of a node; 0 takes the GPU's type");
-  options.integer("--nics", args.nics, IntRange{0, 1024}, "NICs of a node; 0 is one for each GPU");
+  options.integer(
+      "--nics", args.nics, IntRange{0, 1024},
+      "NICs of a node that serve GPUs; 0 takes those of the topology, or one for each GPU");
   options.real("--nic-gbits", args.nic_gbits, RealRange{1.0, 100000.0},
                "Nominal rate of a NIC in Gb/s");
   options.choice("--fabric", {"flat", "rail", "rail-only"}, args.fabric,
@@ -154,6 +175,7 @@ ClusterFacts resolve_cluster(const ClusterArgs& args, const topology::LinkCatalo
   facts.intra_source = has_fabric ? fmt::format("links of {} at the library's rate", gpu.name)
                                   : fmt::format("PCIe {} x{}", gpu.pcie_speed, gpu.pcie_lanes);
   const std::int64_t nics = args.nics > 0 ? args.nics : gpus_per_node;
+  facts.num_nics = nics;
   cluster.nic_bytes_per_s = args.nic_gbits * 1e9 / 8.0 * catalog.network.nic_rate_share *
                             static_cast<double>(nics) / static_cast<double>(gpus_per_node);
   facts.nic_source = fmt::format("{} NICs of {} Gb/s for {} GPUs, {} of the nominal rate", nics,

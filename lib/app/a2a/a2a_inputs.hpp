@@ -34,7 +34,7 @@ struct ClusterArgs {
   std::string gpu;                 // empty: of the topology, else h100_sxm
   std::string topology;            // empty: the GPU's type alone
   std::int64_t domain = 0;         // 0: of the GPU's type or the topology
-  std::int64_t nics = 0;           // of a node; 0: one a GPU
+  std::int64_t nics = 0;           // of a node; 0: those of the topology, else one a GPU
   std::int64_t gpus_per_node = 0;  // 0: of the GPU's type
   double nic_gbits = 400.0;
   std::string fabric = "flat";
@@ -51,6 +51,7 @@ struct ClusterFacts {
   topology::A2aInput input;
   std::string intra_source;  // of the rate inside the domain
   std::string nic_source;
+  std::int64_t num_nics = 0;  // of a node
   bool goes_through_host_memory = false;
 };
 [[nodiscard]] ClusterFacts resolve_cluster(const ClusterArgs& args,

@@ -11,6 +11,7 @@
 #include "lib/app/a2a/a2a_commands.hpp"
 #include "lib/app/a2a/a2a_inputs.hpp"
 #include "lib/app/a2a/a2a_topo_report.hpp"
+#include "lib/app/a2a/a2a_variables.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/report_session.hpp"
 #include "lib/app/scenarios_dir.hpp"
@@ -37,6 +38,8 @@ struct TopoArgs {
   std::int64_t num_nodes = 1;
   std::string leaf_switch = "leaf-1";
   bool is_strict = false;
+  std::string variables;
+  std::string nccl_version;
   std::string scenarios;
   OutputOptions output;
   AcceptanceOptions acceptance;
@@ -140,7 +143,9 @@ int run_lint(const TopoArgs& args, ReportSession& session, const topology::LinkC
   add_remarks(all, "", session);
   session.report().highlights = {"topology_lint_errors_count", "topology_lint_warnings_count"};
   const std::int64_t num_errors = count_remarks(all, topology::Weight::kError);
-  const std::int64_t num_warnings = count_remarks(all, topology::Weight::kWarning);
+  const std::int64_t num_warnings =
+      count_remarks(all, topology::Weight::kWarning) +
+      add_variable_findings(args.scenarios, args.variables, args.nccl_version, session);
   const bool is_bad = num_errors > 0 || (args.is_strict && num_warnings > 0);
   return is_bad ? kExitCheckFailed : kExitOk;
 }
@@ -256,6 +261,12 @@ void add_topo_command(CommandLine& line, const ToolContext& context) {
   options.text("--scenarios", "DIR", args->scenarios, "Folder of the inputs that come with moekit");
   options.group("Check");
   options.flag("--strict", args->is_strict, "lint: exit 1 on a warning too");
+  options.text("--variables", "FILE", args->variables,
+               "lint: NCCL variables of the job, as env prints them or in nccl.conf; without it "
+               "those of this process");
+  options.text("--nccl-version", "VERSION", args->nccl_version,
+               "lint: NCCL of the job, for variables that came or went; without it that of this "
+               "machine, if it has one");
   options.group("Documents");
   options.text("--directory", "DIR", args->directory,
                "doc: where topology.md, .svg, Kubernetes, Slurm, Ansible and Terraform files go");

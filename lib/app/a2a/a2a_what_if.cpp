@@ -37,9 +37,8 @@ ClusterArgs with(ClusterArgs args, const std::function<void(ClusterArgs&)>& chan
 }
 
 // One change at a time, from the cluster as given.
-std::vector<Variant> variants_of(const ClusterArgs& base, std::int64_t gpus_per_node) {
+std::vector<Variant> variants_of(const ClusterArgs& base, std::int64_t nics) {
   std::vector<Variant> variants = {{"as given", base}};
-  const std::int64_t nics = base.nics > 0 ? base.nics : gpus_per_node;
   for (const std::int64_t count : {nics / 2, nics * 2}) {
     if (count > 0) {
       variants.push_back({fmt::format("{} NICs a node instead of {}", count, nics),
@@ -111,11 +110,7 @@ int run_what_if(const WhatIfArgs& args, const ToolContext& context) {
        {"ceiling_bytes_per_s", "bytes/s"},
        {"time_over_given", "1"},
        {"note", ""}});
-  const topology::GpuType* gpu = catalog.find_gpu(base.input.gpu);
-  const std::int64_t gpus_per_node = args.cluster.gpus_per_node > 0 ? args.cluster.gpus_per_node
-                                     : gpu != nullptr               ? gpu->gpus_per_node
-                                                                    : 8;
-  for (const Variant& variant : variants_of(args.cluster, gpus_per_node)) {
+  for (const Variant& variant : variants_of(args.cluster, base.num_nics)) {
     ClusterFacts facts = resolve_cluster(variant.args, catalog);
     facts.input.cluster.num_ranks = args.ranks;
     const topology::Ceiling ceiling = topology::a2a_ceiling(facts.input.cluster);
