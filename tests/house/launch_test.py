@@ -150,6 +150,24 @@ class Launchers(unittest.TestCase):
         launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
         self.assertEqual(launcher["containers"][0]["args"], args)
 
+    def test_mpirun_measures_for_real(self):
+        if not BINARY.exists() or not shutil.which("mpirun"):
+            self.skipTest("moe-a2a is not built, or there is no mpirun")
+        backends = subprocess.run([str(BINARY), "--list-backends"], capture_output=True, text=True,
+                                  timeout=60, check=False).stdout
+        if not re.search(r"^mpi +available", backends, re.MULTILINE):
+            self.skipTest("this build has no MPI")
+        env = {**os.environ, "MOE_A2A": str(BINARY.resolve()),
+               "MPIRUN_ARGS": "--allow-run-as-root --oversubscribe"}
+        done = subprocess.run(
+            ["bash", str(LAUNCH / "mpirun.sh"), "-n", "2", "-b", "mpi", "--", "--sizes", "64KiB",
+             "--no-pairs", "--size-time", "20ms", "-q", "--format", "json"],
+            env=env, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["metrics"]["num_ranks"]["value"], 2)
+        self.assertEqual(report["settings"]["launcher"], "Open MPI")
+
     def test_options_are_those_of_moe_a2a(self):
         if not BINARY.exists():
             self.skipTest(f"{BINARY} is not built")

@@ -129,5 +129,35 @@ TEST(A2aHelp, NamesTheCommandsAndTheirOptions) {
   EXPECT_THAT(a2a_error({"nothing"}, 2), HasSubstr("topo"));
 }
 
+TEST(A2aModel, NicsCountWithATopologyToo) {
+  const auto nic_rate = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {"model", "--ranks", "64", "--sizes", "1GiB"});
+    return a2a_report(args, 0).at("settings").at("nic_bytes_per_s_per_gpu").get<double>();
+  };
+  // Rates that the topology has: 8 NICs of two ports of 180 Gb/s.
+  const double given = nic_rate({"--topology", "oci-h100-16nic.nccl-topo.xml"});
+  EXPECT_NEAR(nic_rate({"--topology", "oci-h100-16nic.nccl-topo.xml", "--nics", "4"}), given / 2.0,
+              1.0);
+  // The text of nvidia-smi has the NICs, not their rate.
+  const std::string text = "hgx-h100-8nic.topo-m.txt";
+  const double eight = nic_rate({"--topology", text, "--gpu", "h100_sxm"});
+  EXPECT_NEAR(eight, 50e9 * 0.97, 1e8);
+  EXPECT_NEAR(nic_rate({"--topology", text, "--gpu", "h100_sxm", "--nics", "2"}), eight / 4.0, 1.0);
+  EXPECT_NEAR(nic_rate({"--topology", text, "--gpu", "h100_sxm", "--nic-gbits", "200"}), eight / 2,
+              1.0);
+}
+
+TEST(A2aWhatIf, ChangesTheNicsOfATopology) {
+  const Json report =
+      a2a_report({"what-if", "--topology", "hgx-h100-8nic.topo-m.txt", "--gpu", "h100_sxm"}, 0);
+  bool has_half = false;
+  for (const Json& row : report.at("tables").at("what_if").at("rows")) {
+    if (row[0] != "4 NICs a node instead of 8") continue;
+    has_half = true;
+    EXPECT_GT(row[4].get<double>(), 1.5);
+  }
+  EXPECT_TRUE(has_half);
+}
+
 }  // namespace
 }  // namespace moe::test

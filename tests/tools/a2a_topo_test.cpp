@@ -129,5 +129,36 @@ TEST(A2aTopo, EveryFormatIsWritten) {
   EXPECT_THAT(read_file(folder / "a.md"), HasSubstr("NV18"));
 }
 
+TEST(A2aLint, SaysWhichNcclVariablesDoNothing) {
+  TempDir folder;
+  const std::string file = (folder / "env").string();
+  write_file(file,
+             "HOME=/root\nNCCL_ALGO=Ring\nNCCL_BUFF_SIZE=4194304\nNCCL_P2P_DISABLE=1\n"
+             "NCCL_IB_OOO_RQ=1\nNCCL_SOCKET_IFNAME=eth0\n");
+  const std::vector<std::string> lint = {
+      "topo", "lint", "hgx-h100-8nic.topo-m.txt", "--variables", file, "--nccl-version", "2.28.9"};
+  const Json report = a2a_report(lint, 0);
+  for (const char* code : {"nccl.variable_without_effect", "nccl.variable_misspelt",
+                           "nccl.variable_slows", "nccl.variable_too_new"}) {
+    EXPECT_TRUE(has_finding(report, code)) << code;
+  }
+  std::vector<std::string> strict = lint;
+  strict.emplace_back("--strict");
+  a2a_report(strict, 1);
+  std::vector<std::string> wrong = lint;
+  wrong.back() = "new";
+  EXPECT_THAT(a2a_error(wrong, 2), HasSubstr("--nccl-version"));
+}
+
+TEST(A2aLint, LooksAtTheVariablesOfItsOwnProcess) {
+  ProcessOptions options;
+  options.environment = {"NCCL_PROTO=LL", "NCCL_SECRET_TOKEN=abc"};
+  const ProcessResult result =
+      run_moe_a2a({"topo", "lint", "hgx-h100-8nic.topo-m.txt", "--format", "json", "-q"}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("NCCL_PROTO=LL has no effect"));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("abc")));
+}
+
 }  // namespace
 }  // namespace moe::test

@@ -157,6 +157,7 @@ TEST(WriteJunit, CountsWhatItHolds) {
   EXPECT_THAT(text, HasSubstr("name=\"kernels.fused\" time=\"0\">\n      <failure message="));
   EXPECT_THAT(text, HasSubstr("<skipped message=\"not measured: "));
   EXPECT_THAT(write_junit(hostile_report()), HasSubstr("type=\"validity\""));
+  EXPECT_THAT(write_junit(hostile_report()), HasSubstr("name=\"finding evil\""));
 }
 
 }  // namespace

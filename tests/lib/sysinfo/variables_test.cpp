@@ -24,6 +24,7 @@ TEST(ReportableVariables, DropsWhatLooksLikeASecret) {
     EXPECT_FALSE(is_reportable_variable(name)) << name;
   }
   EXPECT_TRUE(is_reportable_variable("NCCL_IB_HCA"));
+  EXPECT_TRUE(is_reportable_variable("UCX_TLS"));
 }
 
 TEST(ReportableVariables, OfNoEnvironmentAreNone) {

@@ -51,6 +51,8 @@ TEST(DispatchTables, OfTheFirstGeneration) {
   EXPECT_DOUBLE_EQ(row_of(fast, "combine", 16).logical_bytes_per_s, 74e9);
   EXPECT_DOUBLE_EQ(row_of(fast, "combine", 16).time_s.value(), 195e-6);
   EXPECT_EQ(fast.num_ranks, 16);
+  EXPECT_EQ(read(kLowLatency, 8).dispatch_rows.size(), 4U)
+      << "--ranks is for files that do not say";
   const BenchmarkResults normal = read(kNormal);
   EXPECT_DOUBLE_EQ(row_of(normal, "dispatch", 8, "NVLink").logical_bytes_per_s, 153e9);
   EXPECT_DOUBLE_EQ(row_of(normal, "combine", 16, "RDMA").logical_bytes_per_s, 43e9);
