@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -75,6 +76,24 @@ std::vector<std::string> split(const std::string& all, std::size_t count) {
     begin += static_cast<std::size_t>(length);
   }
   return texts;
+}
+
+// Ranks of which nothing was heard and for which somebody waits. While a launcher takes a job down
+// others fall silent too: only where nobody waits for any of them do they all count.
+std::vector<int> silent_ranks(const std::vector<bool>& is_heard,
+                              const std::vector<StuckReport>& reports) {
+  std::set<int> waited_for;
+  for (const StuckReport& report : reports) {
+    for (const StuckPair& pair : report.pairs) waited_for.insert({pair.sender, pair.receiver});
+  }
+  std::vector<int> all;
+  std::vector<int> suspected;
+  for (int r = 0; r < static_cast<int>(is_heard.size()); ++r) {
+    if (is_heard[static_cast<std::size_t>(r)]) continue;
+    all.push_back(r);
+    if (waited_for.count(r) > 0) suspected.push_back(r);
+  }
+  return suspected.empty() ? all : suspected;
 }
 
 }  // namespace
@@ -256,11 +275,7 @@ void MpiSession::explain(const StuckError& error) {
     reports.push_back(unpack(text.substr(0, static_cast<std::size_t>(length))));
     is_heard[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
   }
-  std::vector<int> silent;
-  for (int r = 0; r < num_ranks_; ++r) {
-    if (!is_heard[static_cast<std::size_t>(r)]) silent.push_back(r);
-  }
-  throw merge_stuck(std::move(reports), silent);
+  throw merge_stuck(reports, silent_ranks(is_heard, reports));
 }
 
 void MpiSession::keep_forever(std::list<Buffer> buffers) {
@@ -272,6 +287,9 @@ void MpiSession::keep_forever(std::list<Buffer> buffers) {
 int MpiSession::agree_exit_code(int mine) noexcept {
   try {
     if (has_failed_) {
+      // A job that was told to stop is being taken down already.
+      const bool is_stopping = options_.interrupt != nullptr && options_.interrupt->requested();
+      if (rank_ == 0 && is_stopping) return mine;
       if (rank_ == 0) MPI_Abort(MPI_COMM_WORLD, mine);
       std::this_thread::sleep_for(std::chrono::duration<double>(2.0 * kListenS));
       return mine;

@@ -70,6 +70,8 @@ void add_sizes(const RunOutcome& outcome, const GateContext& machine, report::Re
 }
 
 void add_ranks(const RunOutcome& outcome, report::Report& report) {
+  // The ranks of the backend null are one.
+  if (!outcome.moves_data) return;
   report::Table table = make_table("Ranks, at the largest size", {{"rank", "1"},
                                                                   {"host", ""},
                                                                   {"device", ""},
