@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Run moe-bench serve against vLLM and llama.cpp and compare what each side saw.
+
+    scripts/check_servers.py ENVIRONMENT_DIR MOE_BENCH OUTPUT_DIR
+
+Called by scripts/test_servers.sh. For each server: a closed loop, an open loop, tokens and
+latencies of the client beside those of the server's metrics and of its log, greedy tokens beside
+those of moe-bench generate on the same checkpoint, and a server that is killed in mid-run. Writes
+OUTPUT_DIR/summary.json and prints it as a table; ends with 1 when a check failed.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHECKPOINT = ROOT / "scenarios/checkpoints/tinymoe-qwen3"
+VOCABULARY = 2045  # ids below the special ones
+START_TIMEOUT_S = 900
+PROMPT_TOKENS, OUTPUT_TOKENS = 32, 24
+CLOSED_REQUESTS, OPEN_REQUESTS, WARMUP = 32, 24, 4
+PROMPTS = [[1745, 273, 477, 1202, 304], [1, 5, 9, 200, 31], [77, 77, 77, 410, 9, 23],
+           [2000, 3, 1500]]
+GREEDY_TOKENS = 32
+
+
+class Checks:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, server, name, is_right, detail):
+        self.rows.append({"server": server, "check": name, "ok": bool(is_right), "detail": detail})
+        print(f"{'ok  ' if is_right else 'FAIL'} {server:10} {name}: {detail}", flush=True)
+
+    def failed(self):
+        return sum(not row["ok"] for row in self.rows)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def get(url, body=None, timeout=120):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=timeout) as answer:
+        return answer.read().decode()
+
+
+class Server:
+    """One server process and everything it started, with a log file."""
+
+    def __init__(self, name, command, environment, port, output):
+        self.name, self.url = name, f"http://127.0.0.1:{port}"
+        self.log = output / f"{name}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment,
+                                            start_new_session=True)
+
+    def wait(self):
+        begin = time.monotonic()
+        while time.monotonic() - begin < START_TIMEOUT_S:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {self.process.returncode}: {self.log}")
+            try:
+                get(self.url + "/health", timeout=2)
+                return time.monotonic() - begin
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.5)
+        raise RuntimeError(f"{self.name} was not ready after {START_TIMEOUT_S} s: {self.log}")
+
+    def signal_all(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def stop(self):
+        self.signal_all(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.signal_all(signal.SIGKILL)
+            self.process.wait()
+
+
+def start_vllm(python, port, output):
+    environment = dict(os.environ, VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind",
+                       OMP_NUM_THREADS="2", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
+    command = [python.parent / "vllm", "serve", CHECKPOINT, "--served-model-name", "tinymoe",
+               "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager",
+               "--no-enable-prefix-caching", "--max-num-seqs", "8", "--host", "127.0.0.1",
+               "--port", str(port)]
+    return Server("vllm", command, environment, port, output)
+
+
+def start_llama(python, port, output):
+    model = output / "model.gguf"
+    subprocess.run([sys.executable, ROOT / "scripts/make_gguf.py", CHECKPOINT, model], check=True)
+    command = [python, ROOT / "scripts/llama_server.py", model, str(port), "4", "1024"]
+    return Server("llama.cpp", command, dict(os.environ), port, output)
+
+
+def metrics(url):
+    """Name -> sum over all series of the page."""
+    totals = {}
+    for line in get(url + "/metrics").splitlines():
+        match = re.match(r"([a-zA-Z_:][\w:]*)(?:\{.*\})? (\S+)$", line)
+        if match:
+            totals[match[1]] = totals.get(match[1], 0.0) + float(match[2])
+    return totals
+
+
+def moe_bench_serve(binary, url, output, name, *options, expect=(0,)):
+    report_file, requests_file = output / f"{name}.json", output / f"{name}.jsonl"
+    command = [binary, "serve", url, "--prompt-tokens", str(PROMPT_TOKENS), "--output-tokens",
+               str(OUTPUT_TOKENS), "--vocab-size", str(VOCABULARY), "--seed", "7",
+               "--requests-jsonl", requests_file, "--output", f"json:{report_file}", "--quiet",
+               *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    (output / f"{name}.err").write_text(done.stderr)
+    if done.returncode not in expect:
+        raise RuntimeError(f"moe-bench serve ended with {done.returncode}: {done.stderr[-500:]}")
+    return done.returncode, json.loads(report_file.read_text())
+
+
+def value(report, name):
+    metric = report["metrics"].get(name) or {}
+    if metric.get("value") is not None:
+        return metric["value"]
+    return (metric.get("distribution") or {}).get("mean")
+
+
+def histogram_mean(before, after, name):
+    count = after.get(name + "_count", 0) - before.get(name + "_count", 0)
+    return (after[name + "_sum"] - before[name + "_sum"]) / count if count > 0 else None
+
+
+def check_run(checks, server, run, before, after, num_requests, report):
+    """The client's figures beside what the server counted and timed meanwhile."""
+    expected = (num_requests + WARMUP) * OUTPUT_TOKENS
+    is_vllm = server.name == "vllm"
+    generated = "vllm:generation_tokens_total" if is_vllm else "llamacpp:tokens_predicted_total"
+    counted = after[generated] - before[generated]
+    # llama.cpp counts the token that the prompt's evaluation gives only in some releases.
+    slack = 0 if is_vllm else num_requests + WARMUP
+    checks.add(server.name, f"{run}: tokens on both sides", abs(counted - expected) <= slack,
+               f"asked and read {expected} with warm-up, the server counted {counted:.0f}")
+    errors = [f for f in report["findings"] if f["severity"] == "error"]
+    checks.add(server.name, f"{run}: report is valid", report["validity"]["valid"] and not errors,
+               "; ".join(f["message"] for f in errors) or "no error")
+    figures = {name: value(report, name)
+               for name in ("ttft_s", "tpot_s", "e2el_s", "output_tokens_per_s", "requests_per_s")}
+    if is_vllm:
+        for ours, theirs in (("ttft_s", "vllm:time_to_first_token_seconds"),
+                             ("e2el_s", "vllm:e2e_request_latency_seconds")):
+            said = histogram_mean(before, after, theirs)
+            seen = figures[ours]
+            # The client sees the server's own time plus the way; warm-up is in the server's mean.
+            is_near = said is not None and seen is not None and \
+                -0.10 * said - 0.01 <= seen - said <= 0.25 * said + 0.03
+            checks.add(server.name, f"{run}: {ours} beside the server's", is_near,
+                       f"client {seen:.4f} s, server {said:.4f} s (means)")
+    return figures
+
+
+def count_in_log(server):
+    text = server.log.read_text(errors="replace")
+    if server.name == "vllm":
+        return len(re.findall(r'"POST /v1/completions HTTP/1.1" 200', text))
+    return len(re.findall(r"POST /v1/completions \S+ 200", text))
+
+
+def check_loads(checks, server, binary, output):
+    results = {}
+    loads = [("closed", CLOSED_REQUESTS, ["--concurrency", "4"]),
+             ("open", OPEN_REQUESTS, ["--rate", "1.5", "--arrivals", "poisson"])]
+    for run, num_requests, options in loads:
+        before, log_before = metrics(server.url), count_in_log(server)
+        _, report = moe_bench_serve(binary, server.url, output, f"{server.name}-{run}",
+                                    "--requests", str(num_requests), "--warmup", str(WARMUP),
+                                    *options)
+        time.sleep(1.0)  # for the server's last line and count
+        after, lines = metrics(server.url), count_in_log(server) - log_before
+        results[run] = check_run(checks, server, run, before, after, num_requests, report)
+        if server.name == "vllm":
+            checks.add(server.name, f"{run}: requests in the log", lines == num_requests + WARMUP,
+                       f"{lines} lines for {num_requests + WARMUP} requests")
+    return results
+
+
+def greedy_here(binary, prompt):
+    done = subprocess.run([binary, "generate", CHECKPOINT, "--prompt-ids",
+                           ",".join(map(str, prompt)), "-n", str(GREEDY_TOKENS), "--ignore-eos",
+                           "--format", "json"], capture_output=True, text=True, check=True)
+    row = json.loads(done.stdout)["tables"]["generated"]["rows"][0]
+    return [int(token) for token in row[0].split(",")]
+
+
+def greedy_there(server, prompt):
+    if server.name == "vllm":
+        body = {"model": "tinymoe", "prompt": prompt, "max_tokens": GREEDY_TOKENS, "temperature": 0,
+                "ignore_eos": True, "return_token_ids": True}
+        return json.loads(get(server.url + "/v1/completions", body))["choices"][0]["token_ids"]
+    body = {"prompt": prompt, "n_predict": GREEDY_TOKENS, "temperature": 0, "ignore_eos": True,
+            "return_tokens": True, "cache_prompt": False}
+    return json.loads(get(server.url + "/completion", body))["tokens"]
+
+
+def check_greedy(checks, server, binary):
+    for prompt in PROMPTS:
+        here, there = greedy_here(binary, prompt), greedy_there(server, prompt)
+        same = next((i for i, pair in enumerate(zip(here, there)) if pair[0] != pair[1]),
+                    min(len(here), len(there)))
+        checks.add(server.name, f"greedy tokens after {prompt[:3]}...", here == there,
+                   f"{same} of {GREEDY_TOKENS} equal")
+
+
+def check_death(checks, server, binary, output):
+    """The server is killed while requests run: exit 5 and a partial report that says so."""
+    report_file = output / f"{server.name}-killed.json"
+    command = [binary, "serve", server.url, "--concurrency", "4", "--requests", "2000",
+               "--prompt-tokens", "32", "--output-tokens", "64", "--vocab-size", str(VOCABULARY),
+               "--output", f"json:{report_file}", "--quiet"]
+    client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    time.sleep(15.0)
+    server.signal_all(signal.SIGKILL)
+    begin = time.monotonic()
+    _, err = client.communicate(timeout=300)
+    ended_s = time.monotonic() - begin
+    checks.add(server.name, "killed in mid-run: exit code", client.returncode == 5,
+               f"{client.returncode} after {ended_s:.1f} s {err.strip()[-160:]}")
+    report = json.loads(report_file.read_text()) if report_file.exists() else None
+    checks.add(server.name, "killed in mid-run: partial report",
+               report is not None and report["validity"].get("partial") is True,
+               "no report" if report is None else "; ".join(report["validity"]["reasons"]))
+
+
+def figures_here(binary):
+    """The same checkpoint in this process, one sequence at a time."""
+    done = subprocess.run([binary, "run", CHECKPOINT, "--batch", "4", "--prompt-tokens",
+                           str(PROMPT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS), "--format",
+                           "json"], capture_output=True, text=True)
+    if not done.stdout:
+        raise RuntimeError(f"moe-bench run: {done.stderr[-300:]}")
+    report = json.loads(done.stdout)
+    return {name: value(report, name) for name in ("ttft_s", "tpot_s", "e2el_s",
+                                                   "output_tokens_per_s", "requests_per_s")}
+
+
+def print_table(summary):
+    columns = ["ttft_s", "tpot_s", "e2el_s", "output_tokens_per_s", "requests_per_s"]
+    print(f"\n{'':22}" + "".join(f"{column:>22}" for column in columns))
+    for name, figures in summary["figures"].items():
+        cells = ["-" if figures.get(c) is None else f"{figures[c]:.4f}" for c in columns]
+        print(f"{name:22}" + "".join(f"{cell:>22}" for cell in cells))
+
+
+def main():
+    if len(sys.argv) != 4:
+        print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
+        return 2
+    python = pathlib.Path(sys.argv[1]).resolve() / "bin" / "python"
+    binary, output = pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+    checks, summary = Checks(), {"figures": {}}
+    summary["figures"]["in process, batch 4"] = figures_here(binary)
+    for start in (start_llama, start_vllm):
+        server = start(python, free_port(), output)
+        try:
+            checks.add(server.name, "starts", True, f"{server.wait():.0f} s to the first answer")
+            check_greedy(checks, server, binary)
+            for run, figures in check_loads(checks, server, binary, output).items():
+                summary["figures"][f"{server.name}, {run} loop"] = figures
+            check_death(checks, server, binary, output)
+        except (RuntimeError, KeyError, OSError, subprocess.SubprocessError) as error:
+            checks.add(server.name, "went through", False, str(error))
+        finally:
+            server.stop()
+    summary["checks"] = checks.rows
+    (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    print_table(summary)
+    print(f"\n{len(checks.rows) - checks.failed()} passed, {checks.failed()} failed")
+    return 1 if checks.failed() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
