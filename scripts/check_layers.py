@@ -23,7 +23,7 @@ LAYERS = {
     "lib/comm": 6,
     "lib/planner": 5, "lib/balance": 5, "lib/tiering": 5,
     "lib/model": 4, "lib/routing": 4, "lib/topology": 4, "lib/workload": 4,
-    "lib/scripted_server": 4,
+    "lib/scripted_server": 4, "lib/client_reports": 4,
     "lib/report": 3,
     "lib/stats": 2, "lib/json": 2, "lib/sysinfo": 2,
     "lib/base": 1,
