@@ -25,12 +25,13 @@ CURL* make_easy() {
   return easy;
 }
 
-HeaderList request_headers(const Endpoint& endpoint, bool has_body) {
+HeaderList request_headers(const Endpoint& endpoint, bool has_body, const std::string& request_id) {
   HeaderList list;
   append(list, "User-Agent: moe-bench");
   append(list, "Accept: */*");
   // An interim answer before the body costs a round trip that no user's client waits for.
   append(list, "Expect:");
+  if (!request_id.empty()) append(list, "X-Request-Id: " + request_id);
   if (has_body) append(list, "Content-Type: application/json");
   if (!endpoint.api_key.empty()) append(list, "Authorization: Bearer " + endpoint.api_key);
   return list;

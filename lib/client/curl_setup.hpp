@@ -4,6 +4,7 @@
 // from the environment, no signals, certificates checked, the key in a header.
 
 #include <memory>
+#include <string>
 
 #include <curl/curl.h>
 
@@ -19,7 +20,9 @@ struct HeaderListDeleter {
 };
 using HeaderList = std::unique_ptr<curl_slist, HeaderListDeleter>;
 
-[[nodiscard]] HeaderList request_headers(const Endpoint& endpoint, bool has_body);
+// An empty request id is not sent.
+[[nodiscard]] HeaderList request_headers(const Endpoint& endpoint, bool has_body,
+                                         const std::string& request_id = {});
 
 // `headers` must outlive the handle's transfers.
 void set_endpoint(CURL* easy, const Endpoint& endpoint, const HeaderList& headers);

@@ -49,9 +49,10 @@ struct LoadResult {
   double drain_s = 0.0;           // from the last send to the last end
   std::vector<InFlightSample> in_flight;
   std::int64_t peak_in_flight = 0;
-  std::int64_t num_planned = 0;  // measured requests that fell due
-  std::int64_t num_dropped = 0;  // fell due and were never sent
-  double started_unix_s = 0.0;   // wall clock at 0, to match a server's log
+  std::int64_t num_planned = 0;      // measured requests that fell due
+  std::int64_t num_dropped = 0;      // fell due and were never sent
+  double started_monotonic_s = 0.0;  // CLOCK_MONOTONIC at 0
+  double started_unix_s = 0.0;       // wall clock at 0, to match a server's log
 };
 
 }  // namespace moe::client

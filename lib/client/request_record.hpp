@@ -50,6 +50,7 @@ struct TokenArrival {
 
 struct RequestRecord {
   std::int64_t index = 0;  // in the order of the plan
+  std::string request_id;  // sent as X-Request-Id, to find it in a server's log
   std::int64_t conversation = 0;
   std::int32_t turn = 0;
   Phase phase = Phase::kMeasured;

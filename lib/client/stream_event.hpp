@@ -4,7 +4,6 @@
 // completions and chat and every dialect: a reader takes what is there and asks for no name of a
 // server. Views point into the reader and are valid until its next call.
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>

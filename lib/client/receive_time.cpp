@@ -1,0 +1,64 @@
+#include "lib/client/receive_time.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include <linux/net_tstamp.h>
+#include <sys/socket.h>
+
+namespace moe::client {
+namespace {
+
+// Whole seconds of the wall clock are large: the difference is taken before it becomes a double.
+double seconds_between(const timespec& later, const timespec& earlier) {
+  return static_cast<double>(later.tv_sec - earlier.tv_sec) +
+         1e-9 * static_cast<double>(later.tv_nsec - earlier.tv_nsec);
+}
+
+timespec clock_time(clockid_t clock) {
+  timespec time{};
+  (void)clock_gettime(clock, &time);
+  return time;
+}
+
+}  // namespace
+
+double monotonic_s() {
+  return seconds_between(clock_time(CLOCK_MONOTONIC), {});
+}
+
+bool enable_receive_times(int socket) {
+  const int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+  return setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags) == 0;
+}
+
+void ReceiveTimes::synchronise() {
+  wall_minus_monotonic_s_ =
+      seconds_between(clock_time(CLOCK_REALTIME), clock_time(CLOCK_MONOTONIC));
+}
+
+double ReceiveTimes::first_byte_s(int socket, double not_before_s, double now_s) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[128];
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) <= 0) return now_s;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_TIMESTAMPING) continue;
+    timespec stamp{};
+    std::memcpy(&stamp, CMSG_DATA(header), sizeof stamp);
+    if (stamp.tv_sec == 0 && stamp.tv_nsec == 0) continue;
+    has_stamps_ = true;
+    const double arrived_s = seconds_between(stamp, {}) - wall_minus_monotonic_s_;
+    return std::clamp(arrived_s, std::min(not_before_s, now_s), now_s);
+  }
+  return now_s;
+}
+
+}  // namespace moe::client

@@ -1,0 +1,30 @@
+#pragma once
+
+// When bytes arrived at this host, from the kernel's receive time stamps (SO_TIMESTAMPING): right
+// even while the process was busy or waited for a core. The stamps are wall clock times; they are
+// moved to CLOCK_MONOTONIC and held inside the interval in which the bytes must have arrived, so a
+// step of the wall clock cannot reach a figure.
+
+namespace moe::client {
+
+// CLOCK_MONOTONIC in seconds.
+[[nodiscard]] double monotonic_s();
+
+// False when the kernel has no such stamps for this socket.
+bool enable_receive_times(int socket);
+
+// Arrival of the first unread byte, without taking it. `not_before_s` is when the socket was last
+// known to be empty, `now_s` the present, both monotonic. Without a stamp: `now_s`.
+class ReceiveTimes {
+ public:
+  // Compares the two clocks; once for each pass over ready sockets is enough.
+  void synchronise();
+  [[nodiscard]] double first_byte_s(int socket, double not_before_s, double now_s);
+  [[nodiscard]] bool has_stamps() const { return has_stamps_; }
+
+ private:
+  double wall_minus_monotonic_s_ = 0.0;
+  bool has_stamps_ = false;
+};
+
+}  // namespace moe::client

@@ -1,0 +1,87 @@
+#pragma once
+
+// HTTP exchanges of one thread: libcurl's multi interface on an epoll loop. Receive times are taken
+// before libcurl reads; requests go out on connections that were opened ahead when there are some.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lib/client/endpoint.hpp"
+#include "lib/client/request_record.hpp"
+
+namespace moe::client {
+
+struct TransportOptions {
+  double timeout_s = 600.0;  // of one request
+  double connect_timeout_s = 10.0;
+  std::int64_t max_connections = 1024;  // kept open between requests
+};
+
+struct ExchangeEnd {
+  Failure failure = Failure::kNone;
+  std::string error;
+  double connect_s = 0.0;  // 0 when a connection was there
+};
+
+// Called from run_pass(). Times are monotonic seconds.
+class ExchangeListener {
+ public:
+  virtual ~ExchangeListener() = default;
+  // Again when the request went out again on a new connection.
+  virtual void on_sent(double time_s) = 0;
+  virtual void on_status(int status, double time_s) = 0;
+  // False gives the exchange up: on_end follows with kMalformed.
+  [[nodiscard]] virtual bool on_bytes(std::string_view bytes, double time_s) = 0;
+  // The last call.
+  virtual void on_end(const ExchangeEnd& end, double time_s) = 0;
+};
+
+// What the loop saw of itself since the last reset.
+struct LoopStats {
+  std::int64_t num_reads = 0;
+  std::int64_t num_bytes = 0;
+  double longest_pass_s = 0.0;
+  bool has_kernel_times = false;
+};
+
+class Transport {
+ public:
+  // Resolves the server's name. Throws Error(kRuntime), Error(kUnavailable).
+  Transport(const Endpoint& endpoint, const TransportOptions& options);
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  ~Transport();
+
+  // A POST that waits for start(), with `request_id` as X-Request-Id. `listener` and the returned
+  // exchange live until on_end or drop(); the handle is then used again.
+  struct Exchange;
+  [[nodiscard]] Exchange* prepare(const std::string& path, std::string body,
+                                  const std::string& request_id, ExchangeListener* listener);
+  // Sends in the next run_pass(), in the order of the calls.
+  void start(Exchange* exchange);
+  // Ends without on_end; the connection is closed when the exchange was under way.
+  void drop(Exchange* exchange);
+
+  // Begins connecting until so many sockets stand ready or are on their way.
+  void connect_ahead(std::int64_t count);
+  [[nodiscard]] std::int64_t num_connecting() const;
+  // Connections that are open, in use or not, and those standing ready.
+  [[nodiscard]] std::int64_t num_open() const;
+
+  // Waits for the network until `until_s` at most, then does what is due.
+  void run_pass(double until_s);
+  // Reads of which a sample is reported: how long bytes had waited.
+  void sample_receive_delays(std::function<void(double delay_s)> sink);
+
+  [[nodiscard]] const LoopStats& stats() const;
+  [[nodiscard]] std::int64_t num_running() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moe::client
