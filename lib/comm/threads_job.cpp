@@ -150,6 +150,7 @@ class ThreadCommunicator final : public Communicator {
     }
     seat.num_readers.fetch_sub(1);
     if (!agrees) {
+      leave();
       throw Error(ErrorCode::kRuntime,
                   fmt::format("rank {} sends {} bytes to rank {}, which expects {}", sender, bytes,
                               rank_, mine.recv_bytes[from]));
@@ -159,12 +160,17 @@ class ThreadCommunicator final : public Communicator {
     --num_left_;
   }
 
+  // Nobody waits for this rank any more, and nobody reads from its buffer.
+  void leave() {
+    shared_.has_failed.store(true);
+    while (shared_.seat(rank_).num_readers.load() > 0) std::this_thread::yield();
+  }
+
   [[noreturn]] void give_up(StuckReport report, const Patience& patience) {
     report.rank = rank_;
     report.waited_s = patience.waited_s();
     report.was_interrupted = patience.was_interrupted();
-    shared_.has_failed.store(true);
-    while (shared_.seat(rank_).num_readers.load() > 0) std::this_thread::yield();
+    leave();
     throw StuckError(fmt::format("rank {}: {} did not end", rank_, report.operation), report);
   }
 

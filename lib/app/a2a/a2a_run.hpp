@@ -1,9 +1,10 @@
 #pragma once
 
 // What moe-a2a run is asked, what it does at every rank, and what it makes of it. The parts stand
-// in a2a_run_measure.cpp, a2a_run_report.cpp and a2a_run_findings.cpp.
+// in a2a_run_options.cpp, a2a_run_measure.cpp, a2a_run_report.cpp and a2a_run_findings.cpp.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ struct RunArgs {
   AcceptanceOptions acceptance;
 };
 
+void add_run_options(Options& options, RunArgs& args);
+
 // The arguments, checked; the same at every rank.
 struct RunPlan {
   std::vector<std::int64_t> sizes;  // as asked, bytes of one rank
@@ -113,9 +116,17 @@ struct RunOutcome {
   std::optional<comm::StuckError> stuck;
 };
 
-// What one rank does. `outcome` is filled at rank 0 only. `progress` is not null at rank 0.
+// What rank 0 has beside the others.
+struct RankZero {
+  // Reads what the report needs; before anything is measured, so that an hour is not lost to a
+  // wrong path. What it throws is thrown at every rank.
+  std::function<void()> prepare;
+  Progress* progress = nullptr;
+};
+
+// What one rank does. `outcome` is filled at rank 0 only; `zero` is null elsewhere.
 void run_rank(comm::Communicator& communicator, const RunArgs& args, const RunPlan& plan,
-              const Interrupt* interrupt, Progress* progress, RunOutcome& outcome);
+              const RankZero* zero, RunOutcome& outcome);
 
 // Metrics and tables.
 void report_run(const RunArgs& args, const RunOutcome& outcome, const GateContext& machine,

@@ -308,14 +308,19 @@ void run_moe(Communicator& communicator, const RunArgs& args, const RunPlan& pla
 
 }  // namespace
 
-void run_rank(Communicator& inner, const RunArgs& args, const RunPlan& plan,
-              const Interrupt* interrupt, Progress* progress, RunOutcome& outcome) {
+void run_rank(Communicator& inner, const RunArgs& args, const RunPlan& plan, const RankZero* zero,
+              RunOutcome& outcome) {
+  const Interrupt* interrupt = plan.measure.interrupt;
+  (void)share(inner, [&] {
+    zero->prepare();
+    return std::vector<std::int64_t>{};
+  });
   const std::unique_ptr<Communicator> faulty =
       plan.fault.kind == comm::FaultKind::kNone ? nullptr : comm::make_faulty(inner, plan.fault);
   Communicator& communicator = faulty ? *faulty : inner;
   outcome.moves_data = communicator.moves_data();
   find_places(communicator, args, outcome);
-  run_sizes(communicator, args, plan, progress, outcome);
+  run_sizes(communicator, args, plan, zero == nullptr ? nullptr : zero->progress, outcome);
   const auto goes_on = [&] {
     if (stops(communicator, interrupt)) outcome.is_partial = true;
     return !outcome.is_partial && communicator.moves_data();
