@@ -15,11 +15,17 @@
 //              products
 //   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
 //              even column; a short last group is filled with zeros
+//   int8, int4 per block of block_cols columns: 16 scales (f32, f16 or bf16), then nothing, 16 int8
+//              zero points or 16 f32 offsets, then the codes: int8 [block][16] signed; int4
+//              [ceil(block / 2)][16] bytes, unsigned, low nibble = even column. A weight is
+//              scale * code (int4: scale * (code - 8)), scale * (code - zero point), or
+//              scale * code + offset
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.
 //
 // Order of summation. Each output element is one chain of fused multiply-adds over ascending
-// columns (bf16 dot product: over ascending pairs; fp8 and mxfp4: a chain per scale block, then one
-// multiply-add with the scale). It does not depend on the number of rows in the batch, on the tile
+// columns (bf16 dot product: over ascending pairs; formats with scales: a chain per scale block,
+// then one multiply-add with the scale and, where codes are offset, one with the sum of the block's
+// activations). It does not depend on the number of rows in the batch, on the tile
 // shape or on the thread, so a level gives the same bits for any batch.
 
 #include <cstddef>
@@ -30,7 +36,21 @@ namespace moe::kernels {
 enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
 inline constexpr int kNumIsas = 4;
 
-enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kFp8, kMxfp4 };
+enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kFp8, kMxfp4, kInt8, kInt4 };
+
+// How int8 and int4 blocks keep their scales, and what is added to the scaled code.
+enum class ScaleFormat : std::uint8_t { kF32, kF16, kBf16 };
+enum class OffsetKind : std::uint8_t {
+  kCentred,     // nothing; int4: code 8 is zero
+  kZeroPoints,  // int8 codes of zero
+  kF32,
+};
+struct BlockFormat {
+  ScaleFormat scale = ScaleFormat::kF32;
+  OffsetKind offset = OffsetKind::kCentred;
+
+  [[nodiscard]] bool operator==(const BlockFormat&) const = default;
+};
 
 enum class ActivationFormat : std::uint8_t {
   kF32,
@@ -40,6 +60,8 @@ enum class ActivationFormat : std::uint8_t {
 
 inline constexpr std::int64_t kPanelRows = 16;
 inline constexpr std::int64_t kMxfp4Group = 32;
+// Widest block of a matrix with a column order.
+inline constexpr std::int64_t kMaxOrderedBlockCols = 256;
 
 // A checkpoint matrix before packing: see moe::model::MatrixView for the addressing, which this
 // repeats in kernel terms.
@@ -54,7 +76,11 @@ struct SourceMatrix {
       nullptr;  // fp8: f32 (unaligned) [ceil(rows/block_rows), scale_row_stride]; mxfp4: e8m0 bytes
   std::int64_t scale_row_stride = 0;
   std::int64_t block_rows = 0;  // fp8
-  std::int64_t block_cols = 0;  // fp8
+  std::int64_t block_cols = 0;  // fp8, int8, int4
+  // int8 and int4: `data` holds one byte a code, `scales` elements of block.scale, `offsets` what
+  // block.offset names; both [rows, scale_row_stride].
+  BlockFormat block{};
+  const std::byte* offsets = nullptr;
 };
 
 // A view of packed panels. Panel p starts at data + p * panel_stride_bytes.
@@ -63,13 +89,16 @@ struct PackedMatrix {
   WeightFormat format = WeightFormat::kF32;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t block_cols = 0;  // fp8
+  std::int64_t block_cols = 0;  // fp8, int8, int4
   std::int64_t panel_stride_bytes = 0;
+  BlockFormat block{};  // int8, int4
+  // int8, int4: column c multiplies element column_order[c] of the activations; null: element c.
+  const std::int32_t* column_order = nullptr;
 };
 
 // Bytes of one packed panel of `cols` columns (a multiple of 64).
 [[nodiscard]] std::int64_t panel_bytes(WeightFormat format, std::int64_t cols,
-                                       std::int64_t block_cols) noexcept;
+                                       std::int64_t block_cols, BlockFormat block = {}) noexcept;
 
 // Packs panel `panel_idx` of the source into `out` (panel_bytes long).
 void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept;

@@ -20,6 +20,23 @@ inline constexpr std::int64_t kMxfp4GroupBytes = kPanelRows + kMxfp4Group / 2 * 
   return block * (kFp8ScaleBytes + block_cols * kPanelRows);
 }
 
+// Bytes of the scales and offsets before the codes of an int8 or int4 block.
+[[nodiscard]] constexpr inline std::int64_t scales_bytes(BlockFormat block) noexcept {
+  return kPanelRows * (block.scale == ScaleFormat::kF32 ? 4 : 2);
+}
+[[nodiscard]] constexpr inline std::int64_t block_header_bytes(BlockFormat block) noexcept {
+  const std::int64_t offset_bytes = block.offset == OffsetKind::kF32          ? 4
+                                    : block.offset == OffsetKind::kZeroPoints ? 1
+                                                                              : 0;
+  return scales_bytes(block) + kPanelRows * offset_bytes;
+}
+[[nodiscard]] constexpr inline std::int64_t int_block_bytes(WeightFormat format,
+                                                            std::int64_t block_cols,
+                                                            BlockFormat block) noexcept {
+  const std::int64_t codes = format == WeightFormat::kInt8 ? block_cols : (block_cols + 1) / 2;
+  return block_header_bytes(block) + codes * kPanelRows;
+}
+
 [[nodiscard]] constexpr inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }

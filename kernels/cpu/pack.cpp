@@ -80,7 +80,44 @@ void pack_mxfp4(const SourceMatrix& source, std::int64_t panel_idx, std::byte* o
   }
 }
 
-std::int64_t used_panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols) {
+void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t lane,
+                    std::int64_t idx, std::byte* out) {
+  const std::int64_t scale_bytes = source.block.scale == ScaleFormat::kF32 ? 4 : 2;
+  const std::int64_t at = row * source.scale_row_stride + idx;
+  std::memcpy(out + lane * scale_bytes, source.scales + at * scale_bytes,
+              static_cast<std::size_t>(scale_bytes));
+  std::byte* const offsets = out + scales_bytes(source.block);
+  if (source.block.offset == OffsetKind::kF32) {
+    std::memcpy(offsets + lane * 4, source.offsets + at * 4, 4);
+  } else if (source.block.offset == OffsetKind::kZeroPoints) {
+    offsets[lane] = source.offsets[at];
+  }
+  std::byte* const codes_out = out + block_header_bytes(source.block);
+  const std::byte* const codes = source.data + row * source.row_stride + idx * source.block_cols;
+  const std::int64_t count = std::min(source.block_cols, source.cols - idx * source.block_cols);
+  for (std::int64_t col = 0; col < count; ++col) {
+    if (source.format == WeightFormat::kInt8) {
+      codes_out[col * kPanelRows + lane] = codes[col];
+    } else {
+      std::byte& pair = codes_out[col / 2 * kPanelRows + lane];
+      pair |= col % 2 == 0 ? codes[col] & std::byte{0x0f} : codes[col] << 4;
+    }
+  }
+}
+
+void pack_int(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) {
+  const std::int64_t num_rows = rows_in_panel(source, panel_idx);
+  const std::int64_t num_blocks = ceil_div(source.cols, source.block_cols);
+  const std::int64_t stride = int_block_bytes(source.format, source.block_cols, source.block);
+  for (std::int64_t lane = 0; lane < num_rows; ++lane) {
+    for (std::int64_t idx = 0; idx < num_blocks; ++idx) {
+      pack_block_row(source, panel_idx * kPanelRows + lane, lane, idx, out + idx * stride);
+    }
+  }
+}
+
+std::int64_t used_panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols,
+                              BlockFormat block) {
   switch (format) {
     case WeightFormat::kF32:
       return cols * kPanelRows * 4;
@@ -92,18 +129,24 @@ std::int64_t used_panel_bytes(WeightFormat format, std::int64_t cols, std::int64
       return ceil_div(cols, block_cols) * kFp8ScaleBytes + cols * kPanelRows;
     case WeightFormat::kMxfp4:
       return ceil_div(cols, kMxfp4Group) * kMxfp4GroupBytes;
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return ceil_div(cols, block_cols) * int_block_bytes(format, block_cols, block);
   }
   return 0;
 }
 
 }  // namespace
 
-std::int64_t panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols) noexcept {
-  return ceil_div(used_panel_bytes(format, cols, block_cols), kPanelAlignment) * kPanelAlignment;
+std::int64_t panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t block_cols,
+                         BlockFormat block) noexcept {
+  return ceil_div(used_panel_bytes(format, cols, block_cols, block), kPanelAlignment) *
+         kPanelAlignment;
 }
 
 void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept {
-  std::fill_n(out, panel_bytes(source.format, source.cols, source.block_cols), std::byte{0});
+  std::fill_n(out, panel_bytes(source.format, source.cols, source.block_cols, source.block),
+              std::byte{0});
   switch (source.format) {
     case WeightFormat::kF32:
       return pack_plain<std::uint32_t>(source, panel_idx, 1, out);
@@ -115,6 +158,9 @@ void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* o
       return pack_fp8(source, panel_idx, out);
     case WeightFormat::kMxfp4:
       return pack_mxfp4(source, panel_idx, out);
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return pack_int(source, panel_idx, out);
   }
 }
 

@@ -30,9 +30,9 @@ constexpr std::int64_t kYStride = kPanels * kPanelRows;
 constexpr std::int64_t kPanelBytesMax = 2432;  // f32: 37 columns of 64 bytes, rounded up
 constexpr float kCanary = -12345.0F;
 
-constexpr std::array<WeightFormat, 5> kFormats = {WeightFormat::kF32, WeightFormat::kF16,
-                                                  WeightFormat::kBf16, WeightFormat::kFp8,
-                                                  WeightFormat::kMxfp4};
+constexpr std::array<WeightFormat, 7> kFormats = {
+    WeightFormat::kF32,   WeightFormat::kF16,  WeightFormat::kBf16, WeightFormat::kFp8,
+    WeightFormat::kMxfp4, WeightFormat::kInt8, WeightFormat::kInt4};
 
 // Weights reach 16 and activations 1, so the magnitudes of a product sum to less than 600 and
 // f32 rounding of random signs stays below 1e-3; a wrong lane, column or code is off by 1e-2 and
@@ -73,6 +73,7 @@ class Sequence {
 struct Workspace {
   alignas(64) std::array<std::byte, kRows * kCols * 4> source;
   alignas(64) std::array<std::byte, kRows * 16> scales;
+  alignas(64) std::array<std::byte, kRows * 2> offsets;
   alignas(64) std::array<std::byte, kPanels * kPanelBytesMax> packed;
   alignas(64) std::array<float, kInputRows * kXStride> x;
   alignas(64) std::array<std::uint16_t, kInputRows * kXStride> x_bf16;
@@ -111,7 +112,12 @@ SourceMatrix make_weights(WeightFormat format, Sequence& sequence, Workspace& wo
   source.scales = work.scales.data();
   source.scale_row_stride = 2;
   source.block_rows = 1;
-  source.block_cols = format == WeightFormat::kFp8 ? kFp8BlockCols : 0;
+  const bool is_int = format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  source.block_cols = format == WeightFormat::kFp8 || is_int ? kFp8BlockCols : 0;
+  if (is_int) {
+    source.block.offset = OffsetKind::kZeroPoints;
+    source.offsets = work.offsets.data();
+  }
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t i = 0; i < source.row_stride; ++i) {
       const std::int64_t at = row * source.row_stride + i;
@@ -129,14 +135,21 @@ SourceMatrix make_weights(WeightFormat format, Sequence& sequence, Workspace& wo
           put(work.source.data(), at, e4m3_code(row, sequence.bits()));
           break;
         case WeightFormat::kMxfp4:
+        case WeightFormat::kInt8:
           put(work.source.data(), at, static_cast<std::uint8_t>(sequence.bits()));
+          break;
+        case WeightFormat::kInt4:
+          put(work.source.data(), at, static_cast<std::uint8_t>(sequence.bits() & 0xfU));
           break;
       }
     }
     const auto block_scale = static_cast<int>(7 - std::max<std::int64_t>(1, row % 16));
     for (std::int64_t block = 0; block < 2; ++block) {
       const std::int64_t at = row * 2 + block;
-      if (format == WeightFormat::kFp8) {
+      if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) {
+        put(work.scales.data(), at, std::ldexp(block == 0 ? 1.0F : 0.75F, -7));
+        put(work.offsets.data(), at, static_cast<std::int8_t>(sequence.bits() & 0xfU));
+      } else if (format == WeightFormat::kFp8) {
         put(work.scales.data(), at, std::ldexp(block == 0 ? 1.0F : 0.75F, block_scale));
       } else {  // 2^-3 .. 1, and one NaN
         const std::uint32_t exponent = row == 3 ? 255U : 124U + sequence.bits() % 4U;
@@ -152,8 +165,10 @@ PackedMatrix pack(const SourceMatrix& source, Workspace& work) {
                       .format = source.format,
                       .rows = source.rows,
                       .cols = source.cols,
-                      .block_cols = source.block_cols};
-  packed.panel_stride_bytes = panel_bytes(source.format, source.cols, source.block_cols);
+                      .block_cols = source.block_cols,
+                      .block = source.block};
+  packed.panel_stride_bytes =
+      panel_bytes(source.format, source.cols, source.block_cols, source.block);
   for (std::int64_t panel = 0; panel < kPanels; ++panel) {
     pack_panel(source, panel, work.packed.data() + panel * packed.panel_stride_bytes);
   }

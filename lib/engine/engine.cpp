@@ -99,6 +99,7 @@ struct Engine::Impl {
   // For an observer of MLA keys: the stored matrix and what keeps it mapped.
   model::MatrixView layer0_kv_b;
   std::shared_ptr<const model::TensorFiles> files;
+  std::shared_ptr<const model::GgufFile> gguf;
 
   std::vector<std::int64_t> lengths;             // [sequence]
   std::vector<std::vector<std::int32_t>> texts;  // [sequence], only where KV must be recomputed
@@ -124,6 +125,7 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
   if (config.attention.is_mla) {
     layer0_kv_b = model.layers.front().attention.kv_b;
     files = model.files;
+    gguf = model.gguf;
     decoder.layer0_kv_b = &layer0_kv_b;
   }
   decoder.top_k = shape.top_k;
@@ -134,6 +136,7 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
   decoder.exec.pool = &pool;
   decoder.exec.kernels = kernels::kernel_table(options.isa);
   decoder.exec.activations = options.activations;
+  decoder.exec.moe_path = options.moe_path;
   decoder.exec.stats = &stats;
   const std::int64_t max_calls =
       std::max<std::int64_t>(config.moe.num_experts + 1, config.attention.num_heads);
@@ -263,6 +266,11 @@ const MemoryEstimate& Engine::memory() const {
 }
 const ForwardStats& Engine::last_stats() const {
   return impl_->stats;
+}
+
+void Engine::set_moe_path(MoePath path) {
+  MOE_CHECK(path == MoePath::kFused || impl_->options.moe_path == MoePath::kUnfused);
+  impl_->decoder.exec.moe_path = path;
 }
 
 void Engine::set_tensor_observer(TensorObserver* observer) {

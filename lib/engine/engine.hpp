@@ -20,6 +20,11 @@
 
 namespace moe::engine {
 
+// How the experts of a layer run. Fused: all of them in two parallel regions, the activation inside
+// the first product. Unfused: one after another, product, activation and product apart, as a
+// library of plain products would; there to be compared with.
+enum class MoePath : std::uint8_t { kFused, kUnfused };
+
 struct EngineOptions {
   int num_threads = 1;
   kernels::Isa isa = kernels::Isa::kScalar;
@@ -29,6 +34,7 @@ struct EngineOptions {
   std::int64_t max_batch_tokens =
       512;  // a forward() of more tokens is cut into passes of at most this many
   std::int32_t top_k_override = 0;  // 0: the model's own top_k
+  MoePath moe_path = MoePath::kFused;
   std::int64_t max_memory_bytes =
       0;  // 0: what the machine has available; checked before anything is allocated
 };
@@ -134,6 +140,8 @@ class Engine {
   // part of the last layer: the others are left out there, and in expert_tokens, unless their
   // logits are asked for or an observer is set.
   [[nodiscard]] const ForwardStats& last_stats() const;
+  // Changes the path of an engine that was loaded with MoePath::kUnfused, whose buffers serve both.
+  void set_moe_path(MoePath path);
   void set_tensor_observer(TensorObserver* observer);    // null: none
   void set_routing_observer(RoutingObserver* observer);  // null: none
 

@@ -28,6 +28,7 @@ struct Exec {
   ThreadPool* pool = nullptr;
   const kernels::KernelTable* kernels = nullptr;
   kernels::ActivationFormat activations = kernels::ActivationFormat::kF32;
+  MoePath moe_path = MoePath::kFused;
   ForwardStats* stats = nullptr;
   TensorObserver* tensor_observer = nullptr;
   RoutingObserver* routing_observer = nullptr;

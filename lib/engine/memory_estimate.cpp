@@ -17,6 +17,7 @@ WorkspaceShape workspace_shape(const model::ModelConfig& config, const EngineOpt
   shape.max_context = options.max_context;
   shape.top_k = options.top_k_override > 0 ? options.top_k_override : config.moe.top_k;
   shape.num_threads = options.num_threads;
+  shape.is_unfused = options.moe_path == MoePath::kUnfused;
   shape.has_bf16 = options.activations == kernels::ActivationFormat::kBf16;
   return shape;
 }

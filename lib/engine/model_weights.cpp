@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lib/base/check.hpp"
+#include "lib/model/coded_matrix.hpp"
 
 namespace moe::engine {
 namespace {
@@ -125,39 +126,45 @@ void read_layer_vectors(const LayerView& view, LayerWeights& weights) {
   weights.shared_gate = read_optional(view.shared_gate);
 }
 
-// Rows that can be copied as they are; anything else is widened.
-bool embedding_is_plain(const BoundModel& model) {
-  return model.embedding.encoding == MatrixEncoding::kPlain && model.embedding.col_stride == 1;
+// Rows that can be copied as they are, with nothing of theirs elsewhere; others are widened.
+bool embedding_is_copied(const BoundModel& model) {
+  const model::MatrixView& view = model.embedding;
+  if (view.encoding == MatrixEncoding::kPlain) return view.col_stride == 1;
+  return model::has_byte_rows(view.encoding) && view.encoding != MatrixEncoding::kMxfp4 &&
+         view.encoding != MatrixEncoding::kIntRows;
 }
 
 std::int64_t embedding_row_bytes(const BoundModel& model) {
-  const std::int64_t bits =
-      embedding_is_plain(model) ? model::dtype_bits(model.embedding.dtype) : 32;
-  return model.embedding.cols * bits / 8;
+  const model::MatrixView& view = model.embedding;
+  if (!embedding_is_copied(model)) return view.cols * 4;
+  if (view.encoding != MatrixEncoding::kPlain) return view.row_stride;
+  return view.cols * model::dtype_bits(view.dtype) / 8;
 }
 
 // A copy in our own memory: lookups of a timed run must not wait for the file.
 EmbeddingTable copy_embedding(const BoundModel& model) {
-  const bool is_plain = embedding_is_plain(model);
+  const bool is_copied = embedding_is_copied(model);
+  const bool is_plain = model.embedding.encoding == MatrixEncoding::kPlain;
   const std::int64_t row_bytes = embedding_row_bytes(model);
   EmbeddingTable table;
   table.bytes = AlignedBytes(embedding_bytes(model));
   for (std::int64_t row = 0; row < model.config.vocab_size; ++row) {
     std::byte* const out = table.bytes.data() + row * row_bytes;
-    if (is_plain) {
-      const std::int64_t source =
-          row * model.embedding.row_stride * model::dtype_bits(model.embedding.dtype) / 8;
+    if (is_copied) {
+      const std::int64_t source = row * model.embedding.row_stride *
+                                  (is_plain ? model::dtype_bits(model.embedding.dtype) / 8 : 1);
       std::memcpy(out, model.embedding.data + source, static_cast<std::size_t>(row_bytes));
     } else {
       model::read_matrix_row(model.embedding, row, reinterpret_cast<float*>(out));
     }
   }
   table.view.name = model.embedding.name;
-  table.view.dtype = is_plain ? model.embedding.dtype : model::Dtype::kF32;
+  table.view.encoding = is_copied ? model.embedding.encoding : MatrixEncoding::kPlain;
+  table.view.dtype = is_copied ? model.embedding.dtype : model::Dtype::kF32;
   table.view.rows = model.config.vocab_size;
   table.view.cols = model.embedding.cols;
   table.view.data = table.bytes.data();
-  table.view.row_stride = model.embedding.cols;
+  table.view.row_stride = is_copied && !is_plain ? row_bytes : model.embedding.cols;
   return table;
 }
 
@@ -189,7 +196,7 @@ void load_weights(const BoundModel& model, const PackPlan& plan, ThreadPool& poo
     read_layer_vectors(model.layers[layer], weights.layers[layer]);
     set_unit_norms(model.config.attention, weights.layers[layer].attention);
   }
-  weights.packed = plan.execute(pool, model.files != nullptr, progress, interrupt);
+  weights.packed = plan.execute(pool, model.is_mapped(), progress, interrupt);
 }
 
 }  // namespace moe::engine

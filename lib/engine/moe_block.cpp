@@ -64,7 +64,50 @@ class FfnBatch {
     run_linear(context_.exec, context_.ws.linear_calls);
   }
 
+  // One block after another, the activation apart: see MoePath.
+  void run_unfused() {
+    Workspace& ws = context_.ws;
+    for (std::size_t i = 0; i < ws.gate_up_calls.size(); ++i) {
+      const GateUpCall& call = ws.gate_up_calls[i];
+      const std::int64_t stride = call.weight->rows;
+      Activations x = call.x;
+      if (!call.use_bf16) x.bf16 = nullptr;
+      const LinearCall product{call.weight,       x,     call.x_rows, call.num_rows, nullptr,
+                               ws.gate_up.data(), stride};
+      run_linear(context_.exec, {&product, 1});
+      for_each_row(context_.exec, call.num_rows, 4 * call.intermediate, [&](std::int64_t row) {
+        activate(call, row, ws.gate_up.data() + row * stride);
+      });
+      run_linear(context_.exec, {&ws.linear_calls[i], 1});
+    }
+  }
+
  private:
+  // h of one row. `products` holds 16 of gate and 16 of up by turns; the result is made in its
+  // place, which never overtakes what is still to be read.
+  void activate(const GateUpCall& call, std::int64_t row, float* products) const {
+    constexpr std::int64_t kLanes = kernels::kPanelRows;
+    for (std::int64_t i = 0; i < call.intermediate; ++i) {
+      const std::int64_t at = i / kLanes * 2 * kLanes + i % kLanes;
+      const float gate = products[at] + (call.gate_bias == nullptr ? 0.0F : call.gate_bias[i]);
+      const float up = products[at + kLanes] + (call.up_bias == nullptr ? 0.0F : call.up_bias[i]);
+      products[i] = glu(call, gate, up);
+    }
+    if (call.use_bf16) {
+      context_.exec.kernels->f32_to_bf16(products, call.intermediate,
+                                         call.h_bf16 + row * call.h_stride);
+    } else {
+      std::copy_n(products, call.intermediate, call.h_f32 + row * call.h_stride);
+    }
+  }
+
+  static float glu(const GateUpCall& call, float gate, float up) {
+    if (call.glu == kernels::GluKind::kSilu) return gate / (1.0F + std::exp(-gate)) * up;
+    const float clamped = std::min(gate, call.limit);
+    return clamped / (1.0F + std::exp(-call.alpha * clamped)) *
+           (std::clamp(up, -call.limit, call.limit) + 1.0F);
+  }
+
   const LayerContext& context_;
   std::byte* glu_;
   float* down_;
@@ -158,7 +201,11 @@ void run_experts(const LayerContext& context, std::int64_t num_rows) {
   if (context.weights.shared.intermediate > 0) {
     batch.add(context.weights.shared, ws.normed.view(), nullptr, num_rows);
   }
-  batch.run();
+  if (context.exec.moe_path == MoePath::kUnfused) {
+    batch.run_unfused();
+  } else {
+    batch.run();
+  }
 }
 
 // Weighted sum over a row's choices, best first, then the shared expert; always in this order. The

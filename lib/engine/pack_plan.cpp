@@ -12,6 +12,7 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/model/coded_matrix.hpp"
 
 namespace moe::engine {
 namespace {
@@ -23,25 +24,45 @@ using model::MatrixView;
 
 constexpr std::int64_t kMatrixAlignment = 64;
 
-WeightFormat natural_format(const MatrixView& view) {
-  switch (view.encoding) {
-    case MatrixEncoding::kFp8Block:
-      return WeightFormat::kFp8;
-    case MatrixEncoding::kMxfp4:
-      return WeightFormat::kMxfp4;
-    case MatrixEncoding::kPlain:
+kernels::BlockFormat block_format(const model::CodedFormat& format) {
+  kernels::BlockFormat block;
+  block.scale = format.scale_dtype == model::Dtype::kF32   ? kernels::ScaleFormat::kF32
+                : format.scale_dtype == model::Dtype::kF16 ? kernels::ScaleFormat::kF16
+                                                           : kernels::ScaleFormat::kBf16;
+  switch (format.offset) {
+    case model::CodeOffset::kCentred:
+      block.offset = kernels::OffsetKind::kCentred;
+      break;
+    case model::CodeOffset::kZeroPoints:
+      block.offset = kernels::OffsetKind::kZeroPoints;
+      break;
+    case model::CodeOffset::kF32:
+      block.offset = kernels::OffsetKind::kF32;
       break;
   }
-  if (view.dtype == model::Dtype::kF16) return WeightFormat::kF16;
-  if (view.dtype == model::Dtype::kBf16) return WeightFormat::kBf16;
-  MOE_CHECK(view.dtype == model::Dtype::kF32);
-  return WeightFormat::kF32;
+  return block;
+}
+
+// Columns of a block in the packed format; 0: the format has none, or always the same.
+std::int64_t packed_block_cols(const MatrixView& view) {
+  if (const auto format = model::coded_format(view)) return format->block_cols;
+  return view.encoding == MatrixEncoding::kFp8Block ? view.block_cols : 0;
+}
+
+bool have_one_order(const MatrixView& a, const MatrixView& b) {
+  if ((a.column_order == nullptr) != (b.column_order == nullptr)) return false;
+  return a.column_order == nullptr ||
+         std::equal(a.column_order, a.column_order + a.cols, b.column_order);
 }
 
 // A slice that the kernels' packer cannot address in the stored format.
 bool cuts_blocks(const MatrixSlice& slice) {
   if (slice.view->encoding == MatrixEncoding::kPlain) return false;
   if (slice.is_transposed) return true;
+  if (slice.view->column_order != nullptr &&
+      packed_block_cols(*slice.view) > kernels::kMaxOrderedBlockCols) {
+    return true;
+  }
   return slice.view->encoding == MatrixEncoding::kFp8Block &&
          slice.row_begin % slice.view->block_rows != 0;
 }
@@ -51,7 +72,9 @@ bool have_one_format(const std::vector<MatrixSlice>& parts) {
   for (const MatrixSlice& part : parts) {
     if (cuts_blocks(part)) return false;
     if (natural_format(*part.view) != natural_format(first)) return false;
-    if (part.view->block_cols != first.block_cols) return false;
+    if (packed_block_cols(*part.view) != packed_block_cols(first)) return false;
+    if (model::coded_format(*part.view) != model::coded_format(first)) return false;
+    if (!have_one_order(*part.view, first)) return false;
   }
   return true;
 }
@@ -157,20 +180,87 @@ bool panel_is_finite(WeightFormat format, const std::byte* panel, std::int64_t n
       return all_finite<std::uint16_t>(panel, num_bytes, 0x7f80U);
     case WeightFormat::kFp8:    // checked at the source
     case WeightFormat::kMxfp4:  // every value is finite
+    case WeightFormat::kInt8:   // checked with the scales
+    case WeightFormat::kInt4:
       return true;
   }
   return true;
 }
 
+// Packs panel `panel_idx` of a slice whose stored form the packer does not read as it is: integer
+// codes of any layout, and MXFP4 as GGUF has it. False: a scale is not finite.
+bool pack_coded(const MatrixSlice& slice, std::int64_t panel_idx, std::byte* out) {
+  const MatrixView& view = *slice.view;
+  const std::int64_t first = slice.row_begin + panel_idx * kPanelRows;
+  kernels::SourceMatrix source;
+  source.format = natural_format(view);
+  source.rows = std::min(kPanelRows, slice.num_rows - panel_idx * kPanelRows);
+  source.cols = view.cols;
+  model::CodedRows rows;
+  const auto format = model::coded_format(view);
+  if (!format) {
+    model::read_mxfp4_rows(view, first, source.rows, rows.codes, rows.scales);
+    source.row_stride = view.cols / 2;
+    source.scale_row_stride = view.cols / kernels::kMxfp4Group;
+  } else {
+    model::read_coded_rows(view, first, source.rows, rows);
+    source.row_stride = view.cols;
+    source.block_cols = format->block_cols;
+    source.scale_row_stride = div_ceil(view.cols, format->block_cols);
+    source.block = block_format(*format);
+    source.offsets = rows.offsets.data();
+  }
+  source.data = rows.codes.data();
+  source.scales = rows.scales.data();
+  kernels::pack_panel(source, 0, out);
+  const auto num_bytes = static_cast<std::int64_t>(rows.scales.size());
+  if (!format) {  // 255 is the NaN of block exponents
+    return std::memchr(rows.scales.data(), 0xff, rows.scales.size()) == nullptr;
+  }
+  if (source.block.offset == kernels::OffsetKind::kF32 &&
+      !all_finite<std::uint32_t>(rows.offsets.data(),
+                                 static_cast<std::int64_t>(rows.offsets.size()), 0x7f800000U)) {
+    return false;
+  }
+  switch (source.block.scale) {
+    case kernels::ScaleFormat::kF32:
+      return all_finite<std::uint32_t>(rows.scales.data(), num_bytes, 0x7f800000U);
+    case kernels::ScaleFormat::kF16:
+      return all_finite<std::uint16_t>(rows.scales.data(), num_bytes, 0x7c00U);
+    case kernels::ScaleFormat::kBf16:
+      return all_finite<std::uint16_t>(rows.scales.data(), num_bytes, 0x7f80U);
+  }
+  return true;
+}
+
+// The packer reads these only through pack_coded().
+bool is_coded(const MatrixView& view) {
+  return view.encoding == MatrixEncoding::kGgufMxfp4 || model::coded_format(view).has_value();
+}
+
+// Where the bytes of a slice lie.
+struct Extent {
+  const std::byte* begin;
+  std::int64_t num_bytes;
+};
+
+Extent extent_of(const MatrixSlice& slice) {
+  const MatrixView& view = *slice.view;
+  if (model::has_byte_rows(view.encoding)) {
+    return {view.data + slice.row_begin * view.row_stride, slice.num_rows * view.row_stride};
+  }
+  if (view.encoding == MatrixEncoding::kGptq || view.encoding == MatrixEncoding::kAwq) {
+    return {view.data, view.rows * view.cols * view.code_bits / 8};
+  }
+  const std::int64_t bytes = element_bytes(view);
+  return {view.data + slice.row_begin * view.row_stride * bytes,
+          ((slice.num_rows - 1) * view.row_stride + (view.cols - 1) * view.col_stride + 1) * bytes};
+}
+
 // Gives the whole pages of the slice's extent back to the system. The pages are clean pages of a
 // file: they are read again if somebody needs them.
 void drop_pages(const MatrixSlice& slice) {
-  const MatrixView& view = *slice.view;
-  const std::int64_t bytes = element_bytes(view);
-  const std::int64_t last_col =
-      view.encoding == MatrixEncoding::kMxfp4 ? view.cols / 2 : (view.cols - 1) * view.col_stride;
-  const std::byte* begin = view.data + slice.row_begin * view.row_stride * bytes;
-  const std::int64_t extent = ((slice.num_rows - 1) * view.row_stride + last_col + 1) * bytes;
+  const auto [begin, extent] = extent_of(slice);
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(begin) + page - 1) / page * page;
   const std::uintptr_t last =
@@ -179,6 +269,21 @@ void drop_pages(const MatrixSlice& slice) {
 }
 
 }  // namespace
+
+WeightFormat natural_format(const MatrixView& view) {
+  if (const auto format = model::coded_format(view)) {
+    return format->bits == 4 ? WeightFormat::kInt4 : WeightFormat::kInt8;
+  }
+  if (view.encoding == MatrixEncoding::kFp8Block) return WeightFormat::kFp8;
+  if (view.encoding == MatrixEncoding::kMxfp4 || view.encoding == MatrixEncoding::kGgufMxfp4) {
+    return WeightFormat::kMxfp4;
+  }
+  MOE_CHECK(view.encoding == MatrixEncoding::kPlain);
+  if (view.dtype == model::Dtype::kF16) return WeightFormat::kF16;
+  if (view.dtype == model::Dtype::kBf16) return WeightFormat::kBf16;
+  MOE_CHECK(view.dtype == model::Dtype::kF32);
+  return WeightFormat::kF32;
+}
 
 MatrixSlice whole(const MatrixView& view) {
   return {&view, 0, view.rows, false};
@@ -224,11 +329,23 @@ void PackPlan::add_task(std::vector<MatrixSlice> parts, PackOrder order, bool as
   target->format = as_f32 ? WeightFormat::kF32 : natural_format(view);
   target->rows = rows;
   target->cols = cols;
-  target->block_cols = target->format == WeightFormat::kFp8 ? view.block_cols : 0;
-  target->panel_stride_bytes = kernels::panel_bytes(target->format, cols, target->block_cols);
-  const std::int64_t offset = align_up(total_bytes_, kMatrixAlignment);
-  tasks_.push_back({std::move(parts), order, target, offset});
-  total_bytes_ = offset + packed_bytes(*target);
+  target->block_cols = as_f32 ? 0 : packed_block_cols(view);
+  const auto coded = as_f32 ? std::nullopt : model::coded_format(view);
+  target->block = coded ? block_format(*coded) : kernels::BlockFormat{};
+  target->column_order = nullptr;
+  target->panel_stride_bytes =
+      kernels::panel_bytes(target->format, cols, target->block_cols, target->block);
+  Task task;
+  task.order = order;
+  task.target = target;
+  task.offset = align_up(total_bytes_, kMatrixAlignment);
+  total_bytes_ = task.offset + packed_bytes(*target);
+  if (coded && view.column_order != nullptr) {
+    task.order_offset = total_bytes_;
+    total_bytes_ += cols * static_cast<std::int64_t>(sizeof(std::int32_t));
+  }
+  task.parts = std::move(parts);
+  tasks_.push_back(std::move(task));
 }
 
 // False: a value is not finite.
@@ -246,16 +363,21 @@ bool PackPlan::pack_task(const Task& task, ThreadPool& pool, std::byte* out) {
         out + (interleaved ? static_cast<std::int64_t>(part_idx) : first_panel) * stride;
     const bool widened = cuts_blocks(part) || target.format != natural_format(*part.view);
     const bool at_once = widened && part.is_transposed;
-    const kernels::SourceMatrix source = widened ? kernels::SourceMatrix{} : source_of(part);
+    const bool coded = !widened && is_coded(*part.view);
+    const kernels::SourceMatrix source =
+        widened || coded ? kernels::SourceMatrix{} : source_of(part);
     pool.for_each(at_once ? 1 : num_panels, [&](std::int64_t index, int) {
       const std::int64_t begin = at_once ? 0 : index;
       const std::int64_t end = at_once ? num_panels : index + 1;
+      bool good = true;
       if (widened) {
         pack_widened(part, begin, end, step, part_out + begin * step);
+      } else if (coded) {
+        good = pack_coded(part, index, part_out + index * step);
       } else {
         kernels::pack_panel(source, index, part_out + index * step);
       }
-      bool good = target.format != WeightFormat::kFp8 || fp8_rows_are_finite(source, index);
+      if (target.format == WeightFormat::kFp8) good = fp8_rows_are_finite(source, index);
       for (std::int64_t p = begin; p < end; ++p) {
         good = good && panel_is_finite(target.format, part_out + p * step, stride);
       }
@@ -286,6 +408,12 @@ AlignedBytes PackPlan::execute(ThreadPool& pool, bool drop_source_pages, Progres
                               names));
     }
     task.target->data = out;
+    if (task.order_offset >= 0) {
+      // Panels are whole cache lines: the order is aligned.
+      auto* const column_order = reinterpret_cast<std::int32_t*>(block.data() + task.order_offset);
+      std::copy_n(task.parts.front().view->column_order, task.target->cols, column_order);
+      task.target->column_order = column_order;
+    }
     if (drop_source_pages) {
       for (const MatrixSlice& part : task.parts) drop_pages(part);
     }

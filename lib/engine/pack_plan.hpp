@@ -38,10 +38,10 @@ enum class PackOrder : std::uint8_t {
 class PackPlan {
  public:
   // All parts have the same number of columns. *target receives everything but its data pointer,
-  // which execute() sets: its address must not change until then. Its rows count the padding of
-  // the parts; an output row r of part i is row offset(i) + r, offset(i) being the sum of the
-  // padded rows before it. Parts of different formats, and slices that cut through a quantisation
-  // block, are widened to f32.
+  // which execute() sets (its column order too): its address must not change until then. Its rows
+  // count the padding of the parts; an output row r of part i is row offset(i) + r, offset(i) being
+  // the sum of the padded rows before it. Parts of different formats, and slices that cut through a
+  // quantisation block, are widened to f32.
   void add(std::vector<MatrixSlice> parts, PackOrder order, kernels::PackedMatrix* target);
   // The same, always in f32.
   void add_f32(std::vector<MatrixSlice> parts, kernels::PackedMatrix* target);
@@ -60,6 +60,7 @@ class PackPlan {
     PackOrder order = PackOrder::kSequential;
     kernels::PackedMatrix* target = nullptr;
     std::int64_t offset = 0;
+    std::int64_t order_offset = -1;  // of the column order; -1: none
   };
 
   void add_task(std::vector<MatrixSlice> parts, PackOrder order, bool as_f32,
@@ -70,6 +71,8 @@ class PackPlan {
   std::int64_t total_bytes_ = 0;
 };
 
+// What a matrix is packed as when all parts agree.
+[[nodiscard]] kernels::WeightFormat natural_format(const model::MatrixView& view);
 // Rows rounded up to whole panels.
 [[nodiscard]] std::int64_t padded_rows(std::int64_t rows);
 // Bytes of all panels.

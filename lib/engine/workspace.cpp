@@ -86,6 +86,11 @@ void make_ffn(const model::ModelConfig& config, const WorkspaceShape& shape, All
     ws.expert_weights = make.buffer<float>(chosen);
     ws.sorted_rows = make.buffer<std::int32_t>(chosen);
     ws.sorted_slot = make.buffer<std::int32_t>(chosen);
+    if (shape.is_unfused) {
+      const std::int64_t widest = std::max<std::int64_t>(config.moe.expert_intermediate_size,
+                                                         config.moe.shared_intermediate_size);
+      ws.gate_up = make.buffer<float>(rows * 2 * padded_rows(widest));
+    }
     if (config.moe.weight_on_input) {
       ws.weighted = make.activations(chosen, config.hidden_size, true);
     }

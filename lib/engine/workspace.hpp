@@ -29,7 +29,8 @@ struct WorkspaceShape {
   std::int64_t max_context = 0;
   std::int32_t top_k = 0;
   int num_threads = 1;
-  bool has_bf16 = false;  // bf16 activations
+  bool has_bf16 = false;    // bf16 activations
+  bool is_unfused = false;  // MoePath::kUnfused
 };
 
 struct Workspace {
@@ -63,6 +64,7 @@ struct Workspace {
   AlignedBuffer<std::int32_t> sorted_slot;  // [rows, top_k]: sorted row of each choice
   ActivationBuffer weighted;                // [rows * top_k, hidden]: weight_on_input only
   AlignedBytes glu;                         // outputs of gate and up, f32 or bf16
+  AlignedBuffer<float> gate_up;             // unfused: [rows, gate and up of one block]
   AlignedBuffer<float> down;                // [rows * top_k + rows, hidden]
   std::vector<LinearCall> linear_calls;
   std::vector<GateUpCall> gate_up_calls;

@@ -7,6 +7,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/model/coded_matrix.hpp"
 #include "lib/model/module_pattern.hpp"
 
 namespace moe::model {
@@ -139,6 +140,19 @@ void visit_layer(const WeightVisitor& visitor, std::int32_t layer, const LayerVi
   vectors(Part::kSharedExperts, {&view.shared_gate});
 }
 
+// Codes, scales, zero points, and the group of each column where it is stored.
+std::int64_t int_view_bytes(const MatrixView& view) {
+  const std::int64_t blocks = div_ceil(view.cols, view.block_cols);
+  const std::int64_t codes = view.encoding == MatrixEncoding::kIntRows
+                                 ? view.rows * view.row_stride
+                                 : view.rows * view.cols * view.code_bits / 8;
+  const std::int64_t scales = view.scale_row_stride == 0 ? 1 : view.rows * blocks;
+  const std::int64_t zeros =
+      view.zeros == nullptr ? 0 : div_ceil(view.rows * view.code_bits, 8) * blocks;
+  const std::int64_t order = view.column_order == nullptr ? 0 : view.cols * 4;
+  return codes + scales * dtype_bits(view.scale_dtype) / 8 + zeros + order;
+}
+
 }  // namespace
 
 bool is_left_unquantized(const ModelConfig& config, const ExpectedTensor& tensor) {
@@ -172,6 +186,16 @@ std::int64_t view_bytes(const MatrixView& view) {
                          dtype_bits(view.scale_dtype) / 8;
     case MatrixEncoding::kMxfp4:
       return count / 2 + count / kMxfp4Block;
+    case MatrixEncoding::kIntRows:
+    case MatrixEncoding::kGptq:
+    case MatrixEncoding::kAwq:
+      return int_view_bytes(view);
+    case MatrixEncoding::kGgufQ8_0:
+    case MatrixEncoding::kGgufQ4_0:
+    case MatrixEncoding::kGgufQ4K:
+    case MatrixEncoding::kGgufQ6K:
+    case MatrixEncoding::kGgufMxfp4:
+      return view.rows * gguf_row_bytes(view.encoding, view.cols);
   }
   MOE_CHECK(false);
 }
@@ -238,7 +262,7 @@ ByteCounts count_bytes(const BoundModel& model) {
                               sum.add(part, layer, dtype_name(view.dtype), codes);
                               sum.add(part, layer, dtype_name(view.scale_dtype), bytes - codes);
                             } else {
-                              sum.add(part, layer, dtype_name(view.dtype), bytes);
+                              sum.add(part, layer, storage_name(view), bytes);
                             }
                           },
                           [&](Part part, std::int32_t layer, std::int32_t, const VectorView& view) {

@@ -14,6 +14,8 @@
 #include "lib/base/text.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/expected_tensors.hpp"
+#include "lib/model/gguf_binder.hpp"
+#include "lib/model/int_tensors.hpp"
 #include "lib/model/model_slots.hpp"
 #include "lib/model/tensor_files.hpp"
 #include "lib/model/value_scan.hpp"
@@ -30,14 +32,18 @@ bool is_plain_float(Dtype dtype) {
 class Binder {
  public:
   Binder(BoundModel& model, const TensorFiles& files, const BindOptions& options)
-      : model_(model), config_(model.config), files_(files), options_(options) {
+      : model_(model),
+        config_(model.config),
+        files_(files),
+        options_(options),
+        int_tensors_(model, files, options.scan_values, used_) {
     model_.layers.resize(config_.layers.size());
     used_.reserve(files.num_tensors());
   }
 
   void run() {
     const MoeNames* names = choose_moe_names(config_, [&](const std::string& name) {
-      return files_.contains(name) || files_.contains(name + "_blocks");
+      return files_.contains(name) || files_.contains(name + "_blocks") || int_tensors_.has(name);
     });
     visit_expected_tensors(config_, names, [&](const ExpectedTensor& expected) { bind(expected); });
     bind_head();
@@ -153,6 +159,14 @@ class Binder {
 
   // [out, in], plain or FP8.
   void bind_linear(const ExpectedTensor& expected) {
+    if (int_tensors_.has(expected.name)) {
+      if (expected.slot == Slot::kQkv) {
+        fail(expected.name, "quantised weights of q, k and v in one tensor are not supported");
+      }
+      matrix_at(model_, expected) =
+          int_tensors_.bind(expected.name, expected.shape[0], expected.shape[1]);
+      return;
+    }
     if (expected.slot == Slot::kLmHead) {
       const auto tensor = files_.find(expected.name);
       if (!tensor || tensor->dtype != Dtype::kF8E4m3) {
@@ -432,16 +446,19 @@ class Binder {
   const TensorFiles& files_;
   const BindOptions& options_;
   std::unordered_set<std::string_view> used_;
+  IntTensors int_tensors_;
 };
 
 }  // namespace
 
-BoundModel bind_checkpoint(const std::filesystem::path& directory) {
-  return bind_checkpoint(directory, BindOptions{});
+BoundModel bind_checkpoint(const std::filesystem::path& path) {
+  return bind_checkpoint(path, BindOptions{});
 }
 
-BoundModel bind_checkpoint(const std::filesystem::path& directory, const BindOptions& options) {
+BoundModel bind_checkpoint(const std::filesystem::path& path, const BindOptions& options) {
+  if (const auto gguf = find_gguf(path)) return bind_gguf(*gguf, options);
   BoundModel model;
+  const std::filesystem::path& directory = path;
   model.config = read_config(directory);
   auto files = std::make_shared<const TensorFiles>(directory);
   Binder(model, *files, options).run();

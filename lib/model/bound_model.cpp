@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "lib/base/check.hpp"
+#include "lib/model/coded_matrix.hpp"
 
 namespace moe::model {
 namespace {
@@ -78,6 +79,16 @@ void read_matrix_row(const MatrixView& view, std::int64_t row, float* out) {
       return;
     case MatrixEncoding::kMxfp4:
       read_mxfp4_row(view, row, out);
+      return;
+    case MatrixEncoding::kIntRows:
+    case MatrixEncoding::kGptq:
+    case MatrixEncoding::kAwq:
+    case MatrixEncoding::kGgufQ8_0:
+    case MatrixEncoding::kGgufQ4_0:
+    case MatrixEncoding::kGgufQ4K:
+    case MatrixEncoding::kGgufQ6K:
+    case MatrixEncoding::kGgufMxfp4:
+      read_coded_row(view, row, out);
       return;
   }
 }

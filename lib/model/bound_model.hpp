@@ -22,6 +22,15 @@ enum class MatrixEncoding : std::uint8_t {
   kFp8Block,  // dtype F8_E4M3, value * scale[row / block_rows][col / block_cols]
   kMxfp4,  // two values a byte, low nibble = even column; value * 2^(scale - 127), a scale per 32
            // columns
+  // Integer codes, see coded_matrix.hpp. Rows of bytes: the codes of a row in row_stride bytes.
+  kIntRows,  // code_bits 8: signed bytes; 4: low nibble = even column, stored + 8
+  kGptq,  // int32 words [cols * bits / 32, rows], the codes of 32 / bits columns from low to high
+  kAwq,   // int32 words [cols, rows / 8], the codes of 8 rows in the order 0 2 4 6 1 3 5 7
+  kGgufQ8_0,  // rows of blocks that hold their scales
+  kGgufQ4_0,
+  kGgufQ4K,
+  kGgufQ6K,
+  kGgufMxfp4,
 };
 
 // w[r][c], r < rows (outputs), c < cols (inputs). kPlain: element at data[r * row_stride + c *
@@ -44,6 +53,20 @@ struct MatrixView {
   std::int64_t scale_row_stride = 0;
   std::int32_t block_rows = 0;
   std::int32_t block_cols = 0;
+  // kIntRows, kGptq, kAwq: the scale of row r and block b, of scale_dtype, is element
+  // r * scale_row_stride + b * scale_col_stride of `scales`.
+  std::int32_t code_bits = 0;
+  const std::byte* scales = nullptr;
+  std::int64_t scale_col_stride = 1;
+  // Zero points; null: the middle of the codes. kGptq, kAwq: words of row b packed as the codes of
+  // a row of words are, zero_stride words each. kIntRows: signed bytes [rows, blocks], or for 4
+  // bits words [ceil(rows / 8), blocks].
+  const std::byte* zeros = nullptr;
+  std::int64_t zero_stride = 0;
+  std::int32_t zero_bias = 0;  // added to what is stored (1: GPTQ before version 2)
+  // Block b holds columns column_order[b * block_cols] and on (GPTQ with activation order); null:
+  // in their natural order. [cols]
+  const std::int32_t* column_order = nullptr;
 
   [[nodiscard]] bool empty() const { return data == nullptr; }
 };
@@ -98,6 +121,7 @@ struct LayerView {
 };
 
 class TensorFiles;  // the mapped files; lib/model/tensor_files.hpp
+class GgufFile;     // lib/model/gguf_file.hpp
 
 struct BoundModel {
   ModelConfig config;
@@ -108,9 +132,19 @@ struct BoundModel {
   std::vector<LayerView> layers;
   std::vector<std::string> ignored_tensors;  // "name (rule)"
   std::vector<std::string> warnings;
-  std::int64_t file_bytes = 0;                                   // of all weight files
-  std::shared_ptr<const TensorFiles> files;                      // keeps the mappings alive
+  std::int64_t file_bytes = 0;  // of all weight files
+  // One of the two keeps the mappings alive.
+  std::shared_ptr<const TensorFiles> files;
+  std::shared_ptr<const GgufFile> gguf;
   std::vector<std::shared_ptr<const std::vector<float>>> owned;  // scales converted to f32
+  std::vector<std::shared_ptr<const std::vector<std::int32_t>>> owned_orders;
+
+  bool has_copies = false;  // some views lie in memory of the caller
+
+  // All views lie in mapped files, whose pages may be given back and are read again when needed.
+  [[nodiscard]] bool is_mapped() const {
+    return !has_copies && (files != nullptr || gguf != nullptr);
+  }
 };
 
 struct BindOptions {
@@ -119,12 +153,13 @@ struct BindOptions {
   bool scan_values = true;
 };
 
-// Opens DIR, reads its config and headers, checks that every tensor of the model is there with its
-// shape and an allowed dtype and that every tensor of the files is used or ignored by a rule, scans
-// the small tensors (router, biases, scales) for NaN and infinity. Reads no big weight data. Throws
-// Error(kInput) with the file, tensor or field at fault.
-[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& directory);
-[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& directory,
+// `path` is a checkpoint directory, a GGUF file, or a directory that holds one GGUF file and no
+// safetensors. Opens it, reads its config and headers, checks that every tensor of the model is
+// there with its shape and an allowed dtype and that every tensor of the files is used or ignored
+// by a rule, scans the small tensors (router, biases, scales) for NaN and infinity. Reads no big
+// weight data. Throws Error(kInput) with the file, tensor or field at fault.
+[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& path);
+[[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& path,
                                          const BindOptions& options);
 
 // Plain reads, to f32.

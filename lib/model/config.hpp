@@ -150,13 +150,27 @@ struct LayerConfig {
 
 // ---- quantisation ----
 
-enum class QuantMethod : std::uint8_t { kNone, kFp8Block, kMxfp4 };
+enum class QuantMethod : std::uint8_t {
+  kNone,
+  kFp8Block,
+  kMxfp4,
+  kGptq,
+  kAwq,
+  kPackedInt,  // compressed-tensors: pack-quantized
+  kInt8,       // compressed-tensors: int-quantized
+  kGguf,       // each tensor of a GGUF file says how it is stored
+};
 
 struct QuantConfig {
   QuantMethod method = QuantMethod::kNone;
   std::int32_t block_rows = 128;  // weight_block_size, out then in
   std::int32_t block_cols = 128;
   std::vector<std::string> modules_not_converted;
+  // The four integer methods.
+  std::int32_t bits = 0;
+  std::int32_t group_size = 0;  // columns that share a scale; 0: a whole row; -1: a whole matrix
+  bool is_symmetric = true;
+  bool zeros_are_stored_less_one = false;  // GPTQ before version 2
 };
 
 enum class NormKind : std::uint8_t { kRms, kLayerNorm, kLayerNormWithBias };

@@ -4,6 +4,7 @@
 
 #include "lib/base/text.hpp"
 #include "lib/model/config_parts.hpp"
+#include "lib/model/config_quant_int.hpp"
 
 namespace moe::model {
 namespace {
@@ -27,13 +28,14 @@ void read_fp8(ConfigReader& quant, ModelConfig& config) {
 }  // namespace
 
 void read_quantization(ConfigReader& reader, ModelConfig& config) {
-  if (reader.has("compression_config")) {
-    reader.fail("compression_config", "compressed-tensors checkpoints are not supported");
-  }
+  constexpr std::string_view kSupported = "fp8, mxfp4, gptq, awq, compressed-tensors";
   auto quant = reader.optional_object("quantization_config");
+  const auto compression = reader.optional_object("compression_config");  // its older name
+  if (!quant) quant = compression;
   if (!quant) return;
-  const auto method = quant->optional_text("quant_method");
-  if (!method) quant->fail("quant_method", "missing; supported: fp8, mxfp4");
+  auto method = quant->optional_text("quant_method");
+  if (!method && compression) method = "compressed-tensors";
+  if (!method) quant->fail("quant_method", fmt::format("missing; supported: {}", kSupported));
   if (*method == "fp8" && config.family != Family::kGptOss) {
     read_fp8(*quant, config);
   } else if (*method == "mxfp4" && config.family == Family::kGptOss) {
@@ -45,13 +47,19 @@ void read_quantization(ConfigReader& reader, ModelConfig& config) {
                     fmt::format("{} is not a multiple of the 32 values of an MXFP4 block", width));
       }
     }
+  } else if (*method == "gptq") {
+    read_gptq(*quant, config);
+  } else if (*method == "awq") {
+    read_awq(*quant, config);
+  } else if (*method == "compressed-tensors") {
+    read_compressed_tensors(*quant, config);
+    return;
   } else if (*method == "fp8" || *method == "mxfp4") {
     quant->fail("quant_method", fmt::format("\"{}\" is not supported for model_type {}", *method,
                                             config.model_type));
   } else {
-    quant->fail("quant_method", fmt::format("quant_method \"{}\" is not supported; supported: fp8, "
-                                            "mxfp4",
-                                            printable(*method)));
+    quant->fail("quant_method", fmt::format("quant_method \"{}\" is not supported; supported: {}",
+                                            printable(*method), kSupported));
   }
   config.quant.modules_not_converted =
       quant->optional_texts("modules_to_not_convert").value_or(std::vector<std::string>{});

@@ -11,7 +11,6 @@
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/text.hpp"
-#include "lib/model/gguf_header.hpp"
 #include "lib/model/shard_index.hpp"
 #include "lib/model/text_file.hpp"
 
@@ -80,21 +79,6 @@ void check_shard_numbers(const fs::path& directory, const std::vector<std::strin
   }
 }
 
-// A broken GGUF file is refused for what is broken in it, so that nobody converts it in vain.
-[[noreturn]] void refuse_gguf(const fs::path& path) {
-  constexpr std::array<std::string_view, 11> kArchitectures = {
-      "llama",   "olmoe",      "qwen2moe", "qwen3moe", "deepseek2", "gpt-oss",
-      "glm4moe", "granitemoe", "phimoe",   "dbrx",     "llama4"};
-  const FileMap file(path);
-  const GgufHeader header = parse_gguf_header(file.bytes(), path.string());
-  if (std::ranges::find(kArchitectures, header.architecture) == kArchitectures.end()) {
-    fail(path.string(),
-         fmt::format("general.architecture \"{}\" is not supported", header.architecture));
-  }
-  fail(path.string(),
-       "GGUF weights are not read; give a directory with config.json and .safetensors files");
-}
-
 // Names files of other formats and what to do about them; returns when there are none.
 void refuse_foreign_files(const fs::path& directory, const std::vector<std::string>& names) {
   const auto first_with = [&](std::initializer_list<std::string_view> endings) -> std::string {
@@ -105,7 +89,6 @@ void refuse_foreign_files(const fs::path& directory, const std::vector<std::stri
     }
     return {};
   };
-  if (const auto name = first_with({".gguf"}); !name.empty()) refuse_gguf(directory / name);
   if (const auto name = first_with({".bin", ".pt", ".pth", ".ckpt", ".pkl"}); !name.empty()) {
     fail((directory / name).string(),
          "a pickle can run code and is never opened; convert the checkpoint to safetensors "
@@ -150,6 +133,28 @@ std::optional<fs::path> checkpoint_file(const fs::path& directory, const std::st
   }
   if (!fs::is_regular_file(path, error)) fail(path.string(), "expected a regular file");
   return path;
+}
+
+std::optional<fs::path> find_gguf(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    if (path.extension() == ".gguf" && fs::exists(path, error)) return path;
+    return std::nullopt;
+  }
+  const std::vector<std::string> names = file_names(path);
+  if (!weight_file_names(names).empty() || std::ranges::binary_search(names, kIndexName)) {
+    return std::nullopt;
+  }
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (name.ends_with(".gguf") && !name.starts_with(".")) found.push_back(name);
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() > 1) {
+    fail(path.string(), fmt::format("holds {} GGUF files; give one of them ({})", found.size(),
+                                    (path / found.front()).string()));
+  }
+  return checkpoint_file(path, found.front());
 }
 
 void refuse_without_config(const fs::path& directory) {

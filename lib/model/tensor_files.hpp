@@ -22,14 +22,18 @@ namespace moe::model {
 [[nodiscard]] std::optional<std::filesystem::path> checkpoint_file(
     const std::filesystem::path& directory, const std::string& name);
 
+// The GGUF file that `path` is, or that a directory without safetensors holds. Throws Error(kInput)
+// when there are several to choose from.
+[[nodiscard]] std::optional<std::filesystem::path> find_gguf(const std::filesystem::path& path);
+
 // Throws the Error(kInput) of a directory that cannot be a checkpoint because it has no
-// config.json: names what is there instead (a GGUF file, a pickle), else the missing config.json.
+// config.json: names what is there instead (a pickle), else the missing config.json.
 [[noreturn]] void refuse_without_config(const std::filesystem::path& directory);
 
 class TensorFiles {
  public:
-  // Throws Error(kInput): no such directory, no weights (naming pickles and GGUF files, which are
-  // not read, and what to do), a missing or damaged shard, a tensor that is in two shards, in the
+  // Throws Error(kInput): no such directory, no weights (naming pickles, which are not read,
+  // and what to do), a missing or damaged shard, a tensor that is in two shards, in the
   // wrong shard, or in a shard but not in the index.
   explicit TensorFiles(const std::filesystem::path& directory);
 

@@ -149,6 +149,17 @@ struct Emulated : Avx512Shape {
       return e2m1_value(static_cast<std::uint8_t>(element<std::uint8_t>(at, i) >> 4U));
     });
   }
+  [[gnu::noinline]] static V load_i8(const std::byte* at) noexcept {
+    return each([=](std::size_t i) { return static_cast<float>(element<std::int8_t>(at, i)); });
+  }
+  [[gnu::noinline]] static V load_u4_low(const std::byte* at) noexcept {
+    return each(
+        [=](std::size_t i) { return static_cast<float>(element<std::uint8_t>(at, i) & 0xfU); });
+  }
+  [[gnu::noinline]] static V load_u4_high(const std::byte* at) noexcept {
+    return each(
+        [=](std::size_t i) { return static_cast<float>(element<std::uint8_t>(at, i) >> 4U); });
+  }
   [[gnu::noinline]] static V load_e8m0(const std::byte* at) noexcept {
     return each([=](std::size_t i) { return e8m0_value(element<std::uint8_t>(at, i)); });
   }

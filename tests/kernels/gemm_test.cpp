@@ -60,12 +60,24 @@ std::vector<Case> cases_of(const MatrixShape& shape) {
   }
   cases.push_back(
       {.format = WeightFormat::kBf16, .activation = ActivationFormat::kBf16, .shape = shape});
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    for (const BlockFormat block : {BlockFormat{ScaleFormat::kF16, OffsetKind::kZeroPoints},
+                                    BlockFormat{ScaleFormat::kBf16, OffsetKind::kF32}}) {
+      MatrixShape with_offsets = shape;
+      with_offsets.block = block;
+      with_offsets.has_column_order =
+          block.scale == ScaleFormat::kF16 && shape.fp8_block_cols <= kMaxOrderedBlockCols;
+      cases.push_back({.format = format, .shape = with_offsets});
+    }
+  }
   return cases;
 }
 
 std::string describe(const Case& item) {
   return format_name(item.format) +
-         (item.activation == ActivationFormat::kBf16 ? " with bf16 activations" : "") + " " +
+         (item.activation == ActivationFormat::kBf16 ? " with bf16 activations" : "") +
+         (item.shape.has_column_order ? " in another order" : "") + ", offsets " +
+         std::to_string(static_cast<int>(item.shape.block.offset)) + " " +
          std::to_string(item.shape.rows) + " x " + std::to_string(item.shape.cols);
 }
 

@@ -17,6 +17,8 @@ std::int64_t element_bytes(WeightFormat format) {
       return 2;
     case WeightFormat::kFp8:
     case WeightFormat::kMxfp4:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
       return 1;
   }
   return 0;
@@ -54,9 +56,31 @@ double put_random(WeightFormat format, std::vector<std::byte>& bytes, std::int64
       return static_cast<double>(e4m3_value(code));
     }
     case WeightFormat::kMxfp4:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
       break;
   }
   return 0.0;
+}
+
+bool is_int(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// Writes a random scale and returns its value.
+double put_scale(ScaleFormat format, std::vector<std::byte>& bytes, std::int64_t idx, Rng& rng) {
+  const auto value = static_cast<float>(0.01 * (0.5 + rng.next_uniform()));
+  if (format == ScaleFormat::kF32) {
+    put(bytes, idx, value);
+    return static_cast<double>(value);
+  }
+  if (format == ScaleFormat::kBf16) {
+    put(bytes, idx, bf16_from_f32(value));
+    return static_cast<double>(bf16_value(bf16_from_f32(value)));
+  }
+  const auto code = static_cast<std::uint16_t>((8U << 10U) | (rng.next_bits() & 0x3ffU));
+  put(bytes, idx, code);
+  return static_cast<double>(f16_value(code));
 }
 
 }  // namespace
@@ -73,6 +97,10 @@ std::string format_name(WeightFormat format) {
       return "fp8";
     case WeightFormat::kMxfp4:
       return "mxfp4";
+    case WeightFormat::kInt8:
+      return "int8";
+    case WeightFormat::kInt4:
+      return "int4";
   }
   return "";
 }
@@ -88,18 +116,77 @@ std::vector<float> random_floats(Rng& rng, std::int64_t count) {
 TestMatrix::TestMatrix(WeightFormat format, const MatrixShape& shape, Rng& rng)
     : values_(static_cast<std::size_t>(shape.rows * shape.cols)) {
   source_ = {.format = format, .rows = shape.rows, .cols = shape.cols};
-  fill(shape, rng);
-  const std::int64_t stride = panel_bytes(format, shape.cols, source_.block_cols);
+  if (is_int(format)) {
+    fill_blocks(shape, rng);
+  } else {
+    fill(shape, rng);
+  }
+  const std::int64_t stride = panel_bytes(format, shape.cols, source_.block_cols, source_.block);
   panels_ = AlignedBytes(num_panels() * stride);
   packed_ = {.data = panels_.data(),
              .format = format,
              .rows = shape.rows,
              .cols = shape.cols,
              .block_cols = source_.block_cols,
-             .panel_stride_bytes = stride};
+             .panel_stride_bytes = stride,
+             .block = source_.block,
+             .column_order = column_order_.empty() ? nullptr : column_order_.data()};
   for (std::int64_t panel = 0; panel < num_panels(); ++panel) {
     pack_panel(source_, panel, panels_.data() + panel * stride);
   }
+}
+
+void TestMatrix::fill_blocks(const MatrixShape& shape, Rng& rng) {
+  const bool is_int4 = source_.format == WeightFormat::kInt4;
+  const std::int64_t blocks = (shape.cols + shape.fp8_block_cols - 1) / shape.fp8_block_cols;
+  source_.block = shape.block;
+  source_.block_cols = shape.fp8_block_cols;
+  source_.scale_row_stride = blocks + 1;
+  source_.row_stride = shape.cols + shape.row_padding;
+  magnitudes_.resize(values_.size());
+  data_.resize(static_cast<std::size_t>(shape.rows * source_.row_stride));
+  const auto num_scales = static_cast<std::size_t>(shape.rows * source_.scale_row_stride);
+  scales_.resize(num_scales * 4);
+  offsets_.resize(num_scales * 4);
+  if (shape.has_column_order) {
+    Rng order_rng(99);  // gate and up of a pair share their order
+    column_order_.resize(static_cast<std::size_t>(shape.cols));
+    for (std::int64_t k = 0; k < shape.cols; ++k) {
+      const auto other =
+          static_cast<std::int64_t>(order_rng.next_below(static_cast<std::uint64_t>(k + 1)));
+      column_order_[static_cast<std::size_t>(k)] = column_order_[static_cast<std::size_t>(other)];
+      column_order_[static_cast<std::size_t>(other)] = static_cast<std::int32_t>(k);
+    }
+  }
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    double scale = 0.0;
+    double offset = 0.0;
+    for (std::int64_t k = 0; k < shape.cols; ++k) {
+      const std::int64_t idx = row * source_.scale_row_stride + k / shape.fp8_block_cols;
+      if (k % shape.fp8_block_cols == 0) {
+        scale = put_scale(shape.block.scale, scales_, idx, rng);
+        const auto zero = static_cast<std::int8_t>(is_int4 ? rng.next_below(17) : rng.next_bits());
+        const auto free = static_cast<float>(0.1 * rng.next_normal());
+        if (shape.block.offset == OffsetKind::kZeroPoints) put(offsets_, idx, zero);
+        if (shape.block.offset == OffsetKind::kF32) put(offsets_, idx, free);
+        offset = shape.block.offset == OffsetKind::kZeroPoints ? -scale * zero
+                 : shape.block.offset == OffsetKind::kF32      ? static_cast<double>(free)
+                 : is_int4                                     ? -8.0 * scale
+                                                               : 0.0;
+      }
+      const auto bits = static_cast<std::uint8_t>(rng.next_bits());
+      const int code = is_int4 ? bits & 0xf : static_cast<std::int8_t>(bits);
+      data_[static_cast<std::size_t>(row * source_.row_stride + k)] = static_cast<std::byte>(code);
+      const std::int64_t col =
+          column_order_.empty() ? k : column_order_[static_cast<std::size_t>(k)];
+      const auto at = static_cast<std::size_t>(row * shape.cols + col);
+      values_[at] = scale * code + offset;
+      magnitudes_[at] = std::fabs(scale * code) + std::fabs(offset);
+    }
+  }
+  source_.data = data_.data();
+  source_.scales = scales_.data();
+  source_.offsets = offsets_.data();
 }
 
 void TestMatrix::fill(const MatrixShape& shape, Rng& rng) {
@@ -175,7 +262,9 @@ double TestMatrix::product(std::int64_t row, const float* x, double* magnitude) 
   for (std::int64_t col = 0; col < source_.cols; ++col) {
     const double term = value(row, col) * static_cast<double>(x[col]);
     sum += term;
-    *magnitude += std::fabs(term);
+    const auto at = static_cast<std::size_t>(row * source_.cols + col);
+    *magnitude += magnitudes_.empty() ? std::fabs(term)
+                                      : magnitudes_[at] * std::fabs(static_cast<double>(x[col]));
   }
   return sum;
 }

@@ -13,9 +13,9 @@
 
 namespace moe::kernels {
 
-inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kF32, WeightFormat::kF16,
-                                               WeightFormat::kBf16, WeightFormat::kFp8,
-                                               WeightFormat::kMxfp4};
+inline constexpr WeightFormat kAllFormats[] = {
+    WeightFormat::kF32,   WeightFormat::kF16,  WeightFormat::kBf16, WeightFormat::kFp8,
+    WeightFormat::kMxfp4, WeightFormat::kInt8, WeightFormat::kInt4};
 
 [[nodiscard]] std::string format_name(WeightFormat format);
 
@@ -25,7 +25,9 @@ struct MatrixShape {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t fp8_block_rows = 16;
-  std::int64_t fp8_block_cols = 128;
+  std::int64_t fp8_block_cols = 128;  // also of int8 and int4
+  BlockFormat block{};                // int8, int4
+  bool has_column_order = false;      // int8, int4
   std::int64_t row_padding = 0;  // elements between the end of a row and the next (bytes: mxfp4)
   std::int64_t col_stride = 1;
 };
@@ -49,10 +51,14 @@ class TestMatrix {
 
  private:
   void fill(const MatrixShape& shape, Rng& rng);
+  void fill_blocks(const MatrixShape& shape, Rng& rng);
 
   std::vector<std::byte> data_;
   std::vector<std::byte> scales_;
   std::vector<double> values_;
+  std::vector<double> magnitudes_;  // what sums to the products of an element; empty: |value|
+  std::vector<std::byte> offsets_;
+  std::vector<std::int32_t> column_order_;
   AlignedBytes panels_;
   SourceMatrix source_;
   PackedMatrix packed_;

@@ -25,6 +25,11 @@ TEST(PanelBytes, AreTheDrawingRoundedUpToCacheLines) {
   EXPECT_EQ(panel_bytes(WeightFormat::kFp8, 130, 128), 64 + 128 * 16 + 64 + 64);
   EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 33, 0), (2 * 272 + 63) / 64 * 64);
   EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 128, 0), 4 * 272);
+  // f32 scales and int8 codes; f16 scales, zero points and nibbles, the odd last column padded.
+  EXPECT_EQ(panel_bytes(WeightFormat::kInt8, 64, 32), 2 * (64 + 32 * 16));
+  EXPECT_EQ(panel_bytes(WeightFormat::kInt4, 33, 33,
+                        {.scale = ScaleFormat::kF16, .offset = OffsetKind::kZeroPoints}),
+            (32 + 16 + 17 * 16 + 63) / 64 * 64);
   for (const WeightFormat format : kAllFormats) {
     EXPECT_EQ(panel_bytes(format, 0, 128), 0);
   }

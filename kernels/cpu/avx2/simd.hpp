@@ -41,6 +41,8 @@ struct Avx2 {
   static constexpr int kStageRows = 24;
   static constexpr int kStageFp8Rows = 7;
   static constexpr int kStageMxfp4Rows = 4;
+  static constexpr int kStageInt8Rows = 7;
+  static constexpr int kStageInt4Rows = 6;
   static constexpr std::int64_t kStagedCols = 256;
 
   [[gnu::always_inline]] static V broadcast(float value) noexcept {
@@ -170,6 +172,19 @@ struct Avx2 {
   [[gnu::always_inline]] static V load_e2m1_high(const std::byte* at) noexcept {
     return e2m1(_mm_srli_epi16(load16(at), 4));
   }
+  // 16 signed bytes.
+  [[gnu::always_inline]] static V load_i8(const std::byte* at) noexcept {
+    const __m128i codes = load16(at);
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)))};
+  }
+  // The low or the high nibbles of 16 bytes, unsigned.
+  [[gnu::always_inline]] static V load_u4_low(const std::byte* at) noexcept {
+    return u4(_mm_and_si128(load16(at), _mm_set1_epi8(0x0f)));
+  }
+  [[gnu::always_inline]] static V load_u4_high(const std::byte* at) noexcept {
+    return u4(_mm_and_si128(_mm_srli_epi16(load16(at), 4), _mm_set1_epi8(0x0f)));
+  }
   // 2^(code - 127); code 255 is NaN, code 0 is subnormal.
   [[gnu::always_inline]] static V load_e8m0(const std::byte* at) noexcept {
     const __m128i codes = load16(at);
@@ -233,6 +248,10 @@ struct Avx2 {
     const __m128i zero = _mm_setzero_si128();
     return {_mm256_cvtph_ps(_mm_unpacklo_epi8(zero, high)),
             _mm256_cvtph_ps(_mm_unpackhi_epi8(zero, high))};
+  }
+  [[gnu::always_inline]] static V u4(__m128i codes) noexcept {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)))};
   }
   [[gnu::always_inline]] static __m256 e8m0(__m128i codes) noexcept {
     const __m256i wide = _mm256_cvtepu8_epi32(codes);

@@ -22,10 +22,12 @@ struct Avx512Shape {
     return rows * panels < 24;
   }
   // Four panels share a loaded activation, and decoding plain formats is one instruction per 24
-  // multiply-adds: no staging. fp8 and mxfp4 are decoded once per block of rows.
+  // multiply-adds: no staging. formats with scales are decoded once per block of rows.
   static constexpr int kStageRows = 1 << 30;
   static constexpr int kStageFp8Rows = 7;
   static constexpr int kStageMxfp4Rows = 7;
+  static constexpr int kStageInt8Rows = 7;
+  static constexpr int kStageInt4Rows = 7;
   static constexpr std::int64_t kStagedCols = 128;
 };
 

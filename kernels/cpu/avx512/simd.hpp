@@ -122,6 +122,16 @@ struct Avx512 : Avx512Shape {
     const __m512i codes = _mm512_srli_epi32(_mm512_cvtepu8_epi32(load16(at)), 4);
     return {_mm512_permutexvar_ps(codes, e2m1_table())};
   }
+  [[gnu::always_inline]] static V load_i8(const std::byte* at) noexcept {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(at)))};
+  }
+  [[gnu::always_inline]] static V load_u4_low(const std::byte* at) noexcept {
+    const __m512i codes = _mm512_cvtepu8_epi32(load16(at));
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32(0x0f)))};
+  }
+  [[gnu::always_inline]] static V load_u4_high(const std::byte* at) noexcept {
+    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load16(at)), 4))};
+  }
   [[gnu::always_inline]] static V load_e8m0(const std::byte* at) noexcept {
     const __m512i codes = _mm512_cvtepu8_epi32(load16(at));
     const __mmask16 special = _kor_mask16(_mm512_cmpeq_epi32_mask(codes, _mm512_setzero_si512()),

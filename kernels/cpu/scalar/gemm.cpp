@@ -45,6 +45,8 @@ float plain_weight(WeightFormat format, const std::byte* panel, std::int64_t col
       return bf16_value(load<std::uint16_t>(panel, (col / 2 * kPanelRows + lane) * 2 + col % 2));
     case WeightFormat::kFp8:
     case WeightFormat::kMxfp4:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
       break;
   }
   return 0.0F;
@@ -95,6 +97,66 @@ float mxfp4_product(const PackedMatrix& weight, const std::byte* panel, std::int
   return total;
 }
 
+float block_scale(BlockFormat format, const std::byte* block, std::int64_t lane) {
+  switch (format.scale) {
+    case ScaleFormat::kF32:
+      return load<float>(block, lane);
+    case ScaleFormat::kF16:
+      return f16_value(load<std::uint16_t>(block, lane));
+    case ScaleFormat::kBf16:
+      return bf16_value(load<std::uint16_t>(block, lane));
+  }
+  return 0.0F;
+}
+
+float block_offset(const PackedMatrix& weight, const std::byte* block, std::int64_t lane,
+                   float scale) {
+  const std::byte* offsets = block + scales_bytes(weight.block);
+  switch (weight.block.offset) {
+    case OffsetKind::kCentred:
+      return weight.format == WeightFormat::kInt4 ? -8.0F * scale : 0.0F;
+    case OffsetKind::kZeroPoints:
+      return -static_cast<float>(load<std::int8_t>(offsets, lane)) * scale;
+    case OffsetKind::kF32:
+      return load<float>(offsets, lane);
+  }
+  return 0.0F;
+}
+
+float int_code(WeightFormat format, const std::byte* codes, std::int64_t col, std::int64_t lane) {
+  if (format == WeightFormat::kInt8) {
+    return static_cast<float>(load<std::int8_t>(codes, col * kPanelRows + lane));
+  }
+  const auto pair = static_cast<std::uint32_t>(codes[col / 2 * kPanelRows + lane]);
+  return static_cast<float>(col % 2 == 0 ? pair & 0xfU : pair >> 4U);
+}
+
+// A chain per block, then a multiply-add with the scale and one of the offset with the sum of the
+// activations.
+float int_product(const PackedMatrix& weight, const std::byte* panel, std::int64_t lane,
+                  const ActivationRow& x) {
+  float total = 0.0F;
+  for (std::int64_t begin = 0; begin < weight.cols; begin += weight.block_cols) {
+    const std::byte* block =
+        panel +
+        begin / weight.block_cols * int_block_bytes(weight.format, weight.block_cols, weight.block);
+    const std::byte* codes = block + block_header_bytes(weight.block);
+    const std::int64_t end = std::min(begin + weight.block_cols, weight.cols);
+    float sum = 0.0F;
+    float x_sum = 0.0F;
+    for (std::int64_t col = begin; col < end; ++col) {
+      const float value = x.at(weight.column_order != nullptr ? weight.column_order[col] : col);
+      sum = std::fma(int_code(weight.format, codes, col - begin, lane), value, sum);
+      x_sum += value;
+    }
+    const float scale = block_scale(weight.block, block, lane);
+    total = std::fma(scale, sum, total);
+    const float offset = block_offset(weight, block, lane, scale);
+    if (offset != 0.0F) total = std::fma(offset, x_sum, total);
+  }
+  return total;
+}
+
 float product(const PackedMatrix& weight, std::int64_t panel_idx, std::int64_t lane,
               const ActivationRow& x) {
   const std::byte* panel = weight.data + panel_idx * weight.panel_stride_bytes;
@@ -107,6 +169,9 @@ float product(const PackedMatrix& weight, std::int64_t panel_idx, std::int64_t l
       return fp8_product(weight, panel, lane, x);
     case WeightFormat::kMxfp4:
       return mxfp4_product(weight, panel, lane, x);
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return int_product(weight, panel, lane, x);
   }
   return 0.0F;
 }

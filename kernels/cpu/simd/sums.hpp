@@ -225,19 +225,21 @@ struct WidenedSums {
   }
 };
 
-// How the two formats with scales keep them; see layout.hpp.
+// How the formats with scales keep them; see layout.hpp.
 template <class S>
 struct Fp8Codes {
   using Product = E4m3Product<S>;
   static constexpr int kStageRows = S::kStageFp8Rows;
-  static constexpr std::int64_t kScaleBytes = kFp8ScaleBytes;
+  static constexpr bool kMayHaveOffsets = false;
 
   static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
   static std::int64_t block_bytes(const PackedMatrix& weight) noexcept {
     return fp8_block_offset(1, weight.block_cols);
   }
+  static std::int64_t header_bytes(const PackedMatrix&) noexcept { return kFp8ScaleBytes; }
   // Makes up for the codes being loaded divided by 256.
-  [[gnu::always_inline]] static typename S::V scale(const std::byte* at) noexcept {
+  [[gnu::always_inline]] static typename S::V scale(const PackedMatrix&,
+                                                    const std::byte* at) noexcept {
     return S::mul(S::load(static_cast<const float*>(static_cast<const void*>(at))),
                   S::broadcast(256.0F));
   }
@@ -247,16 +249,68 @@ template <class S>
 struct Mxfp4Codes {
   using Product = E2m1Product<S>;
   static constexpr int kStageRows = S::kStageMxfp4Rows;
-  static constexpr std::int64_t kScaleBytes = kPanelRows;
+  static constexpr bool kMayHaveOffsets = false;
 
   static std::int64_t block_cols(const PackedMatrix&) noexcept { return kMxfp4Group; }
   static std::int64_t block_bytes(const PackedMatrix&) noexcept { return kMxfp4GroupBytes; }
-  [[gnu::always_inline]] static typename S::V scale(const std::byte* at) noexcept {
+  static std::int64_t header_bytes(const PackedMatrix&) noexcept { return kPanelRows; }
+  [[gnu::always_inline]] static typename S::V scale(const PackedMatrix&,
+                                                    const std::byte* at) noexcept {
     return S::load_e8m0(at);
   }
 };
 
-// fp8 and mxfp4: a chain per scale block, then one multiply-add with the scale.
+template <class S, class CodeProduct, int stage_rows>
+struct IntCodes {
+  using V = typename S::V;
+  using Product = CodeProduct;
+  static constexpr int kStageRows = stage_rows;
+  static constexpr bool kMayHaveOffsets = true;
+
+  static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
+  static std::int64_t block_bytes(const PackedMatrix& weight) noexcept {
+    return int_block_bytes(weight.format, weight.block_cols, weight.block);
+  }
+  static std::int64_t header_bytes(const PackedMatrix& weight) noexcept {
+    return block_header_bytes(weight.block);
+  }
+  static bool has_offsets(const PackedMatrix& weight) noexcept {
+    return weight.format == WeightFormat::kInt4 || weight.block.offset != OffsetKind::kCentred;
+  }
+  [[gnu::always_inline]] static V scale(const PackedMatrix& weight, const std::byte* at) noexcept {
+    switch (weight.block.scale) {
+      case ScaleFormat::kF16:
+        return S::load_f16(at);
+      case ScaleFormat::kBf16:
+        return S::load_bf16(static_cast<const std::uint16_t*>(static_cast<const void*>(at)));
+      case ScaleFormat::kF32:
+        break;
+    }
+    return S::load(static_cast<const float*>(static_cast<const void*>(at)));
+  }
+  // What the sum of the activations is multiplied by; `at` as for scale().
+  [[gnu::always_inline]] static V offset(const PackedMatrix& weight, const std::byte* at,
+                                         V scale) noexcept {
+    const std::byte* const offsets = at + scales_bytes(weight.block);
+    switch (weight.block.offset) {
+      case OffsetKind::kCentred:
+        return S::mul(S::broadcast(-8.0F), scale);
+      case OffsetKind::kZeroPoints:
+        return S::mul(S::sub(S::broadcast(0.0F), S::load_i8(offsets)), scale);
+      case OffsetKind::kF32:
+        break;
+    }
+    return S::load(static_cast<const float*>(static_cast<const void*>(offsets)));
+  }
+};
+
+template <class S>
+using Int8Codes = IntCodes<S, Int8Product<S>, S::kStageInt8Rows>;
+template <class S>
+using Int4Codes = IntCodes<S, Int4Product<S>, S::kStageInt4Rows>;
+
+// Formats with scales: a chain per scale block, then one multiply-add with the scale, and one of
+// the offset with the sum of the block's activations where codes have one.
 template <class S, class Codes>
 struct ScaledSums {
   using V = typename S::V;
@@ -271,31 +325,42 @@ struct ScaledSums {
         S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
                  S::broadcast(0.0F));
       }
-    } else if (block.num_rows < Codes::kStageRows) {
-      cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
-          block.num_rows, num_panels, [&]<int R, int P>(int p) {
-            compute_direct<R, P>(weight, data + p * weight.panel_stride_bytes, block.rows,
-                                 block.sums + p * 16, block.sums_stride);
-          });
-    } else {
-      for (int p = 0; p < num_panels; p += kStagedPanels) {
-        const int rest = num_panels - p;
-        compute_staged(weight, data + p * weight.panel_stride_bytes,
-                       rest < kStagedPanels ? rest : kStagedPanels, p, block);
+      return;
+    }
+    if constexpr (Codes::kMayHaveOffsets) {
+      if (weight.column_order != nullptr) {
+        return compute_ordered(weight, data, num_panels, block);
+      }
+      if (Codes::has_offsets(weight)) {
+        return compute_with_offsets(weight, data, num_panels, block);
       }
     }
+    compute_range(weight, {data, weight.cols, nullptr, true}, num_panels, block);
   }
 
  private:
   static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
   static constexpr std::int64_t kMaxStagedBlocks = 8;
+  // Scale blocks whose sums of activations are kept.
+  static constexpr std::int64_t kMaxSumBlocks = 64;
+
+  // Whole scale blocks of the panels from `data` on; the rows of activations begin with their
+  // columns. Row r and block b have the sum x_sums[r * kMaxSumBlocks + b]; null: no offsets.
+  struct Range {
+    const std::byte* data;
+    std::int64_t num_cols;
+    const float* x_sums;
+    bool is_first;  // of the matrix: sums begin at zero
+  };
 
   // Columns [first_col, first_col + num_cols) in the L1 cache as f32: whole scale blocks, or a
   // piece of one that is too wide.
   struct Stage {
     alignas(64) std::byte weights[kStagedPanels * S::kStagedCols * 64];
     alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> scales;
+    alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> offsets;
     alignas(64) Array<float, kMaxBlockRows * kStagedPanels * 16> chains;  // of a block in pieces
+    const float* x_sums;  // of the first staged block
     std::int64_t first_col;
     std::int64_t num_cols;
     std::int64_t block_cols;
@@ -304,42 +369,149 @@ struct ScaledSums {
     bool is_first_block;  // the first staged scale block begins the row
   };
 
+  // Always in the same order, whatever the batch.
+  [[gnu::always_inline]] static float sum_of(const float* x, std::int64_t count) noexcept {
+    V sum = S::broadcast(0.0F);
+    std::int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      sum = S::add(sum, S::load(x + i));
+    }
+    if (i < count) {
+      sum = S::add(sum, S::load_partial(x + i, count - i));
+    }
+    return S::reduce_add(sum);
+  }
+
+  static void sum_activations(const PackedMatrix& weight, const RowBlock<float>& block,
+                              std::int64_t num_cols, float* x_sums) noexcept {
+    const std::int64_t block_cols = Codes::block_cols(weight);
+    for (int r = 0; r < block.num_rows; ++r) {
+      float* out = x_sums + r * kMaxSumBlocks;
+      for (std::int64_t col = 0; col < num_cols; col += block_cols) {
+        *out++ = sum_of(block.rows[r] + col, smaller(block_cols, num_cols - col));
+      }
+    }
+  }
+
+  static void compute_with_offsets(const PackedMatrix& weight, const std::byte* data,
+                                   int num_panels, const RowBlock<float>& block) noexcept {
+    float x_sums[kMaxBlockRows * kMaxSumBlocks];
+    const std::int64_t range_cols = kMaxSumBlocks * Codes::block_cols(weight);
+    RowBlock<float> part = block;
+    for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
+      const std::int64_t count = smaller(range_cols, weight.cols - begin);
+      for (int r = 0; r < block.num_rows; ++r) {
+        part.rows[r] = block.rows[r] + begin;
+      }
+      sum_activations(weight, part, count, x_sums);
+      compute_range(weight, {data, count, x_sums, begin == 0}, num_panels, part);
+      data += kMaxSumBlocks * Codes::block_bytes(weight);
+    }
+  }
+
+  // Brings the activations into the order of the columns, as many at a time as the buffer holds.
+  static void compute_ordered(const PackedMatrix& weight, const std::byte* data, int num_panels,
+                              const RowBlock<float>& block) noexcept {
+    float x_sums[kMaxBlockRows * kMaxSumBlocks];
+    alignas(64) float ordered[kMaxBlockRows * kMaxOrderedBlockCols];
+    const std::int64_t block_cols = Codes::block_cols(weight);
+    const std::int64_t num_blocks = smaller(kMaxSumBlocks, kMaxOrderedBlockCols / block_cols);
+    const std::int64_t range_cols = num_blocks * block_cols;
+    RowBlock<float> part = block;
+    for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
+      const std::int64_t count = smaller(range_cols, weight.cols - begin);
+      for (int r = 0; r < block.num_rows; ++r) {
+        float* out = ordered + r * kMaxOrderedBlockCols;
+        for (std::int64_t col = 0; col < count; ++col) {
+          out[col] = block.rows[r][weight.column_order[begin + col]];
+        }
+        part.rows[r] = out;
+      }
+      const bool has_offsets = Codes::has_offsets(weight);
+      if (has_offsets) {
+        sum_activations(weight, part, count, x_sums);
+      }
+      compute_range(weight, {data, count, has_offsets ? x_sums : nullptr, begin == 0}, num_panels,
+                    part);
+      data += num_blocks * Codes::block_bytes(weight);
+    }
+  }
+
+  static void compute_range(const PackedMatrix& weight, const Range& range, int num_panels,
+                            const RowBlock<float>& block) noexcept {
+    if (block.num_rows < Codes::kStageRows) {
+      cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
+          block.num_rows, num_panels, [&]<int R, int P>(int p) {
+            compute_direct<R, P>(weight, range, p * weight.panel_stride_bytes, block.rows,
+                                 block.sums + p * 16, block.sums_stride);
+          });
+      return;
+    }
+    for (int p = 0; p < num_panels; p += kStagedPanels) {
+      const int rest = num_panels - p;
+      compute_staged(weight, range, rest < kStagedPanels ? rest : kStagedPanels, p, block);
+    }
+  }
+
   [[gnu::always_inline]] static void add_scaled(float* total, V scale, V sum,
                                                 bool is_first) noexcept {
     S::store(total, S::fma(scale, sum, is_first ? S::broadcast(0.0F) : S::load(total)));
   }
+  [[gnu::always_inline]] static void add_offset(float* total, V offset, float x_sum) noexcept {
+    S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
+  }
 
   template <int R, int P>
-  static void compute_direct(const PackedMatrix& weight, const std::byte* panel,
-                             const float* const* rows, float* out, int out_stride) noexcept {
+  static void compute_direct(const PackedMatrix& weight, const Range& range,
+                             std::int64_t panel_offset, const float* const* rows, float* out,
+                             int out_stride) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
-    for (std::int64_t begin = 0; begin < weight.cols; begin += block_cols) {
+    const std::int64_t header_bytes = Codes::header_bytes(weight);
+    const std::int64_t block_bytes = Codes::block_bytes(weight);
+    const std::byte* panel = range.data + panel_offset;
+    [[maybe_unused]] const float* x_sums = range.x_sums;
+    for (std::int64_t begin = 0; begin < range.num_cols; begin += block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(out, out_stride, true, sums);
-      accumulate_tile<S, Product, R, P>({panel + Codes::kScaleBytes, weight.panel_stride_bytes,
-                                         rows, begin, smaller(block_cols, weight.cols - begin)},
+      accumulate_tile<S, Product, R, P>({panel + header_bytes, weight.panel_stride_bytes, rows,
+                                         begin, smaller(block_cols, range.num_cols - begin)},
                                         sums);
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const V scale = Codes::scale(panel + p * weight.panel_stride_bytes);
+        const std::byte* const header = panel + p * weight.panel_stride_bytes;
+        const V scale = Codes::scale(weight, header);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + r * out_stride + p * 16, scale, sums[r][p], begin == 0);
+          add_scaled(out + r * out_stride + p * 16, scale, sums[r][p],
+                     range.is_first && begin == 0);
+        }
+        if constexpr (Codes::kMayHaveOffsets) {
+          if (x_sums != nullptr) {
+            const V offset = Codes::offset(weight, header, scale);
+            for (int r = 0; r < R; ++r) {
+              add_offset(out + r * out_stride + p * 16, offset, x_sums[r * kMaxSumBlocks]);
+            }
+          }
         }
       }
-      panel += Codes::block_bytes(weight);
+      if constexpr (Codes::kMayHaveOffsets) {
+        x_sums = x_sums != nullptr ? x_sums + 1 : nullptr;
+      }
+      panel += block_bytes;
     }
   }
 
-  static void compute_staged(const PackedMatrix& weight, const std::byte* data, int num_panels,
+  static void compute_staged(const PackedMatrix& weight, const Range& range, int num_panels,
                              int first_panel, const RowBlock<float>& block) noexcept {
     Stage stage;
+    const std::byte* data = range.data + first_panel * weight.panel_stride_bytes;
     const std::int64_t block_cols = Codes::block_cols(weight);
     const bool in_pieces = block_cols > S::kStagedCols;
     const std::int64_t blocks_at_once =
         in_pieces ? 1 : smaller(kMaxStagedBlocks, S::kStagedCols / block_cols);
-    for (std::int64_t begin = 0; begin < weight.cols; begin += blocks_at_once * block_cols) {
-      const std::int64_t end = smaller(weight.cols, begin + blocks_at_once * block_cols);
+    stage.x_sums = range.x_sums;
+    for (std::int64_t begin = 0; begin < range.num_cols; begin += blocks_at_once * block_cols) {
+      const std::int64_t end = smaller(range.num_cols, begin + blocks_at_once * block_cols);
       const std::int64_t piece_cols = in_pieces ? S::kStagedCols : end - begin;
       for (std::int64_t col = begin; col < end; col += piece_cols) {
         stage.first_col = col;
@@ -347,7 +519,7 @@ struct ScaledSums {
         stage.block_cols = in_pieces ? stage.num_cols : block_cols;
         stage.continues_block = col != begin;
         stage.ends_block = col + stage.num_cols == end;
-        stage.is_first_block = begin == 0;
+        stage.is_first_block = range.is_first && begin == 0;
         fill_stage(weight, data, num_panels, begin, stage);
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
           cover_tile<S, F32Product<S>, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
@@ -357,24 +529,34 @@ struct ScaledSums {
         });
       }
       data += blocks_at_once * Codes::block_bytes(weight);
+      if (stage.x_sums != nullptr) {
+        stage.x_sums += blocks_at_once;
+      }
     }
   }
 
   // `data` is where the scale block that begins at column `begin` lies in the first panel.
   static void fill_stage(const PackedMatrix& weight, const std::byte* data, int num_panels,
                          std::int64_t begin, Stage& stage) noexcept {
+    const std::int64_t header_bytes = Codes::header_bytes(weight);
     for (int p = 0; p < num_panels; ++p) {
       const std::byte* codes = data + p * weight.panel_stride_bytes;
-      float* scales = stage.scales + p * kMaxStagedBlocks * 16;
+      std::int64_t scale_at = p * kMaxStagedBlocks * 16;
       std::byte* out = stage.weights + p * S::kStagedCols * 64;
       for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
-        S::store(scales, Codes::scale(codes));
+        const V scale = Codes::scale(weight, codes);
+        S::store(stage.scales + scale_at, scale);
+        if constexpr (Codes::kMayHaveOffsets) {
+          if (stage.x_sums != nullptr) {
+            S::store(stage.offsets + scale_at, Codes::offset(weight, codes, scale));
+          }
+        }
         const std::int64_t skipped =
             (stage.first_col - begin) / Product::kColumns * Product::kStepBytes;
         const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
-        stage_weights<S, Product>(codes + Codes::kScaleBytes + (done == 0 ? skipped : 0), cols,
+        stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols,
                                   out + done * 64);
-        scales += 16;
+        scale_at += 16;
         codes += Codes::block_bytes(weight);
       }
     }
@@ -386,8 +568,10 @@ struct ScaledSums {
     constexpr std::int64_t kPanelStride = S::kStagedCols * 64;
     constexpr int kChainStride = kStagedPanels * 16;
     const std::byte* weights = stage.weights + first_panel * kPanelStride;
-    const float* scales = stage.scales + first_panel * kMaxStagedBlocks * 16;
+    std::int64_t scale_at = first_panel * kMaxStagedBlocks * 16;
     float* chains = stage.chains + first_row * kChainStride + first_panel * 16;
+    [[maybe_unused]] const float* x_sums =
+        stage.x_sums != nullptr ? stage.x_sums + first_row * kMaxSumBlocks : nullptr;
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
@@ -402,14 +586,25 @@ struct ScaledSums {
       const bool is_first = stage.is_first_block && done == 0;
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const V scale = S::load(scales + p * kMaxStagedBlocks * 16);
+        const V scale = S::load(stage.scales + scale_at + p * kMaxStagedBlocks * 16);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           add_scaled(out + r * block.sums_stride + p * 16, scale, sums[r][p], is_first);
         }
+        if constexpr (Codes::kMayHaveOffsets) {
+          if (x_sums != nullptr) {
+            const V offset = S::load(stage.offsets + scale_at + p * kMaxStagedBlocks * 16);
+            for (int r = 0; r < R; ++r) {
+              add_offset(out + r * block.sums_stride + p * 16, offset, x_sums[r * kMaxSumBlocks]);
+            }
+          }
+        }
+      }
+      if constexpr (Codes::kMayHaveOffsets) {
+        x_sums = x_sums != nullptr ? x_sums + 1 : nullptr;
       }
       weights += stage.block_cols * 64;
-      scales += 16;
+      scale_at += 16;
     }
   }
 };
@@ -432,6 +627,10 @@ template <class S, class Visit>
       return visit.template operator()<ScaledSums<S, Fp8Codes<S>>>();
     case WeightFormat::kMxfp4:
       return visit.template operator()<ScaledSums<S, Mxfp4Codes<S>>>();
+    case WeightFormat::kInt8:
+      return visit.template operator()<ScaledSums<S, Int8Codes<S>>>();
+    case WeightFormat::kInt4:
+      return visit.template operator()<ScaledSums<S, Int4Codes<S>>>();
   }
 }
 

@@ -116,6 +116,26 @@ struct E2m1Product : Bf16Product<S> {
   }
 };
 
+template <class S>
+struct Int8Product : F32Product<S> {
+  static constexpr std::int64_t kStepBytes = 16;
+  static constexpr bool kIsCoded = true;
+
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
+    return S::load_i8(at);
+  }
+};
+
+template <class S>
+struct Int4Product : Bf16Product<S> {
+  static constexpr std::int64_t kStepBytes = 16;
+  static constexpr bool kIsCoded = true;
+
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, bool) noexcept {
+    return s == 0 ? S::load_u4_low(at) : S::load_u4_high(at);
+  }
+};
+
 // Where a tile reads: panel p at panel + p * panel_stride, row r at rows[r] + first_col.
 template <class Activation>
 struct TileInput {

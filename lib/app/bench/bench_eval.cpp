@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "lib/app/bench/engine_setup.hpp"
 #include "lib/app/bench/subject.hpp"
 #include "lib/app/bench/token_bytes.hpp"
+#include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/progress_terminal.hpp"
 #include "lib/app/report_session.hpp"
@@ -117,10 +119,24 @@ void fill_experts(const engine::EvaluateResult& result, report::Report& report) 
   if (!table.rows.empty()) report.tables["experts_per_layer"] = table;
 }
 
+// The same text with the weights as they are stored.
+void compare_with_stored(const engine::EvaluateResult& result,
+                         const engine::EvaluateResult& as_stored, report::Report& report) {
+  if (as_stored.num_scored_tokens != result.num_scored_tokens) return;  // interrupted
+  const auto measured = [](double value, const char* how) {
+    return value_metric(report::MetricKind::kMeasured, "1", value, how);
+  };
+  const double before = as_stored.perplexity();
+  report.metrics["perplexity_as_stored"] =
+      measured(before, "the same text with the weights as the checkpoint stores them");
+  report.metrics["perplexity_ratio"] =
+      measured(result.perplexity() / before, "perplexity quantised / as stored");
+}
+
 int run_eval(const EvalArgs& args, const ToolContext& context) {
   ReportSession session(context, args.output, args.acceptance);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
-  const model::BoundModel model = model::bind_checkpoint(directory);
+  model::BoundModel model = model::bind_checkpoint(directory);
   if (args.window_tokens > model.config.max_position_embeddings) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("--window-tokens {}: the model's context (max_position_embeddings) is "
@@ -132,19 +148,32 @@ int run_eval(const EvalArgs& args, const ToolContext& context) {
     session.add_finding("tokenizer.warning", report::Severity::kWarning, warning, "");
   }
   const Text text = read_text(args, tokenizer);
-  EngineSetup setup = resolve_engine(args.engine, model);
-  setup.options.max_sequences = 1;
-  setup.options.max_context = args.window_tokens;
-  check_fits(model, setup.options);
   const SteadyClock clock;
   ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
-  engine::Engine engine = engine::Engine::load(model, setup.options, progress, *context.interrupt);
-  const engine::EvaluateResult result =
-      engine::evaluate(engine, text.ids, text.bytes_per_token,
-                       {args.window_tokens, args.max_windows}, progress, *context.interrupt);
-
   report::Report& report = session.report();
   report.subject = describe_checkpoint(directory, model);
+  const auto evaluate = [&](const EngineSetup& setup) {
+    check_fits(model, setup.options);
+    engine::Engine engine =
+        engine::Engine::load(model, setup.options, progress, *context.interrupt);
+    return engine::evaluate(engine, text.ids, text.bytes_per_token,
+                            {args.window_tokens, args.max_windows}, progress, *context.interrupt);
+  };
+  const auto make_setup = [&] {
+    EngineSetup made = resolve_engine(args.engine, model);
+    made.options.max_sequences = 1;
+    made.options.max_context = args.window_tokens;
+    return made;
+  };
+  EngineSetup setup = make_setup();
+  std::optional<engine::EvaluateResult> as_stored;
+  std::optional<Quantized> quantized;
+  if (args.engine.quantize != "none") {
+    as_stored = evaluate(setup);
+    quantized = apply_quantize_option(args.engine, progress, *context.interrupt, model);
+    setup = make_setup();
+  }
+  const engine::EvaluateResult result = evaluate(setup);
   json::Json& settings = report.settings;
   settings["command"] = "eval";
   settings["text"] = text.file.string();
@@ -168,6 +197,8 @@ int run_eval(const EvalArgs& args, const ToolContext& context) {
   } else {
     fill_metrics(result, report);
     fill_experts(result, report);
+    report_quantization(model, quantized ? &*quantized : nullptr, report);
+    if (as_stored) compare_with_stored(result, *as_stored, report);
   }
   return session.finish(exit_code, std::nullopt, kernels::isa_name(setup.options.isa));
 }
@@ -191,6 +222,7 @@ void add_eval_command(CommandLine& line, const ToolContext& context) {
   add_engine_options(options, args->engine);
   args->engine.activations = "f32";
   add_activation_option(options, args->engine);
+  add_quantize_option(options, args->engine);
   add_top_k_option(options, "--top-k,--experts-per-token", args->engine);
   add_acceptance_options(options, args->acceptance);
   add_output_options(options, args->output);

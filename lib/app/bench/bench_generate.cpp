@@ -14,6 +14,7 @@
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/engine_setup.hpp"
 #include "lib/app/bench/subject.hpp"
+#include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/progress_terminal.hpp"
 #include "lib/app/report_session.hpp"
@@ -153,7 +154,11 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   if (is_streaming) output.format = "none";
   ReportSession session(context, output);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
-  const model::BoundModel model = model::bind_checkpoint(directory);
+  model::BoundModel model = model::bind_checkpoint(directory);
+  const SteadyClock clock;
+  ProgressTerminal progress(progress_style(output.is_quiet), clock);
+  const std::optional<Quantized> quantized =
+      apply_quantize_option(args.engine, progress, *context.interrupt, model);
   const Prompt prompt = read_prompt(args, directory, model);
   if (prompt.tokenizer && !output.is_quiet) {
     for (const std::string& warning : prompt.tokenizer->warnings()) print_warning(context, warning);
@@ -161,8 +166,6 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   EngineSetup setup = resolve_engine(args.engine, model);
   set_context(args, prompt.ids.size(), model.config, setup.options);
   check_fits(model, setup.options);
-  const SteadyClock clock;
-  ProgressTerminal progress(progress_style(output.is_quiet), clock);
   engine::Engine engine = engine::Engine::load(model, setup.options, progress, *context.interrupt);
 
   engine::GenerateOptions options;
@@ -193,6 +196,7 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
                            engine::stop_reason_name(result.stop)));
   }
   fill_report(args, directory, model, setup, prompt, result, session.report());
+  report_quantization(model, quantized ? &*quantized : nullptr, session.report());
   const bool is_interrupted = result.stop == engine::StopReason::kInterrupted;
   if (is_interrupted) {
     session.report().validity.partial = true;
@@ -228,6 +232,7 @@ void add_generate_command(CommandLine& line, const ToolContext& context) {
   add_engine_options(options, args->engine);
   args->engine.activations = "f32";
   add_activation_option(options, args->engine);
+  add_quantize_option(options, args->engine);
   add_top_k_option(options, "--experts-per-token", args->engine);
   add_output_options(options, args->output);
   options.example("moe-bench generate tinymoe-qwen3 --prompt 'In the beginning' -n 32",

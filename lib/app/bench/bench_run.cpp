@@ -13,6 +13,7 @@
 #include "lib/app/bench/bench_limits.hpp"
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/format_names.hpp"
+#include "lib/app/bench/run_compare.hpp"
 #include "lib/app/bench/run_config.hpp"
 #include "lib/app/bench/run_measure.hpp"
 #include "lib/app/bench/run_report.hpp"
@@ -23,6 +24,7 @@
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
+#include "lib/engine/pack_plan.hpp"
 
 namespace moe::app {
 namespace {
@@ -37,17 +39,7 @@ kernels::WeightFormat main_weight_format(const model::BoundModel& model) {
     }
     view = &layer.dense.gate;
   }
-  switch (view->encoding) {
-    case model::MatrixEncoding::kFp8Block:
-      return kernels::WeightFormat::kFp8;
-    case model::MatrixEncoding::kMxfp4:
-      return kernels::WeightFormat::kMxfp4;
-    case model::MatrixEncoding::kPlain:
-      break;
-  }
-  if (view->dtype == model::Dtype::kBf16) return kernels::WeightFormat::kBf16;
-  if (view->dtype == model::Dtype::kF16) return kernels::WeightFormat::kF16;
-  return kernels::WeightFormat::kF32;
+  return engine::natural_format(*view);
 }
 
 // Measures the two figures that a run is judged against.
@@ -128,6 +120,7 @@ void fill_settings(const RunArgs& args, const EngineSetup& setup, const PromptSo
   settings["isa_reason"] = setup.isa_reason;
   settings["activations"] = activation_format_name(setup.options.activations);
   settings["dtype"] = args.dtype;
+  settings["moe_path"] = args.engine.moe_path;
   settings["activations_reason"] = setup.activations_reason;
   settings["experts_per_token"] =
       setup.options.top_k_override > 0 ? setup.options.top_k_override : config.moe.top_k;
@@ -155,11 +148,16 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   const SteadyClock clock;
   ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
   AlignedBytes converted;
-  std::shared_ptr<const model::TensorFiles> files;
   if (args.dtype != "auto") {
     converted =
         cast_weights(dtype_option(args.dtype), args.engine, progress, *context.interrupt, model);
   }
+  if (args.compares_stored && args.engine.quantize == "none") {
+    throw Error(ErrorCode::kUsage, "--compare-stored: expected --quantize int8 or int4 with it");
+  }
+  const model::BoundModel stored = model;
+  const std::optional<Quantized> quantized =
+      apply_quantize_option(args.engine, progress, *context.interrupt, model);
   const EngineSetup setup = resolve_engine(args.engine, model);
   if (!args.dump_routing.empty() && !model.config.is_moe()) {
     throw Error(ErrorCode::kUsage, "--dump-routing: this is a dense model, it has no routing");
@@ -173,6 +171,7 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   RunTools tools{&clock, &progress, context.interrupt, nullptr};
   report::Report& report = session.report();
   fill_settings(args, setup, prompts, model.config, report.settings);
+  report_quantization(model, quantized ? &*quantized : nullptr, report);
   RunFacts facts{&args, &model, &setup.options, &prompts, directory, {}};
   if (!args.has_no_limits) facts.limits = measure_limits(model, setup, tools, report);
 
@@ -184,6 +183,12 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   }
   const RunOutcome outcome = run_points(args, plan, model, prompts, tools);
   if (recorder) recorder->commit();
+  if (args.engine.moe_path == "both") {
+    compare_moe_paths(args, plan, model, prompts, tools, report);
+  }
+  if (args.compares_stored) {
+    compare_with_stored_weights(args, plan, model, stored, prompts, tools, report);
+  }
 
   add_run_metrics(outcome, facts, report);
   add_run_acceptance(outcome, facts, report);

@@ -11,6 +11,7 @@
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/engine_setup.hpp"
 #include "lib/app/bench/subject.hpp"
+#include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/progress_terminal.hpp"
 #include "lib/app/report_session.hpp"
@@ -29,6 +30,13 @@ struct VerifyArgs {
   EngineArgs engine;
   OutputOptions output;
 };
+
+// Beside the checkpoint's files.
+std::filesystem::path golden_of(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(checkpoint, ignored);
+  return (is_file ? checkpoint.parent_path() : checkpoint) / "golden.safetensors";
+}
 
 std::string describe_difference(const engine::TensorComparison& at) {
   const std::string where = at.layer < 0 ? std::string() : fmt::format("layer {}, ", at.layer);
@@ -126,9 +134,9 @@ void fill_report(const engine::VerifyResult& result, ReportSession& session) {
 int run_verify(const VerifyArgs& args, const ToolContext& context) {
   ReportSession session(context, args.output);
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
-  const model::BoundModel model = model::bind_checkpoint(directory);
+  model::BoundModel model = model::bind_checkpoint(directory);
   const std::filesystem::path golden =
-      args.golden.empty() ? directory / "golden.safetensors" : std::filesystem::path(args.golden);
+      args.golden.empty() ? golden_of(directory) : std::filesystem::path(args.golden);
   std::error_code ignored;
   if (!std::filesystem::exists(golden, ignored)) {
     throw Error(
@@ -137,6 +145,10 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
                     "it with --golden",
                     golden.string()));
   }
+  const SteadyClock clock;
+  ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
+  const std::optional<Quantized> quantized =
+      apply_quantize_option(args.engine, progress, *context.interrupt, model);
   EngineArgs engine_args = args.engine;
   engine_args.activations = "f32";
   EngineSetup setup = resolve_engine(engine_args, model);
@@ -147,8 +159,6 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
   options.isa = setup.options.isa;
   options.max_batch_tokens = setup.options.max_batch_tokens;
   options.max_memory_bytes = setup.options.max_memory_bytes;
-  const SteadyClock clock;
-  ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
   const engine::VerifyResult result =
       engine::verify(model, golden, options, progress, *context.interrupt);
 
@@ -161,6 +171,7 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
   report.settings["isa_reason"] = setup.isa_reason;
   report.settings["activations"] = "f32";
   fill_report(result, session);
+  report_quantization(model, quantized ? &*quantized : nullptr, report);
   int exit_code = kExitOk;
   if (!result.passed && !result.is_partial) exit_code = kExitCorruptData;
   if (result.is_partial) {
@@ -189,6 +200,7 @@ void add_verify_command(CommandLine& line, const ToolContext& context) {
                "Golden file [default: golden.safetensors in the checkpoint]");
   options.text("--scenarios", "DIR", args->scenarios, "Folder of the inputs that come with moekit");
   add_engine_options(options, args->engine);
+  add_quantize_option(options, args->engine);
   add_output_options(options, args->output);
   options.example("moe-bench verify tinymoe-qwen3",
                   "Exit code 0: all values agree; 6: the first stage that differs is named");

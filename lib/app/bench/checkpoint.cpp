@@ -11,6 +11,8 @@
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/base/error.hpp"
 #include "lib/json/read.hpp"
+#include "lib/model/gguf_file.hpp"
+#include "lib/model/gguf_tokenizer.hpp"
 #include "lib/model/tensor_files.hpp"
 
 namespace moe::app {
@@ -27,10 +29,10 @@ std::filesystem::path find_checkpoint(const std::string& path_or_name,
   std::error_code ignored;
   const std::filesystem::path directory =
       find_scenario(path_or_name, scenarios_dir(scenarios_option), "checkpoints", "");
-  if (!std::filesystem::is_directory(directory, ignored)) {
+  if (!std::filesystem::is_directory(directory, ignored) && directory.extension() != ".gguf") {
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: expected a checkpoint directory with config.json, tokenizer.json "
-                            "and *.safetensors, found a file",
+                            "and *.safetensors, or a .gguf file; found another file",
                             directory.string()));
   }
   return directory;
@@ -39,9 +41,17 @@ std::filesystem::path find_checkpoint(const std::string& path_or_name,
 std::optional<model::Tokenizer> load_tokenizer(const std::filesystem::path& directory,
                                                const model::BoundModel& model) {
   const auto file = model::checkpoint_file(directory, "tokenizer.json");
-  if (!file) return std::nullopt;
-  model::Tokenizer tokenizer = model::Tokenizer::load(*file);
-  model::check_against_model(tokenizer, model.config.vocab_size, "config.json: vocab_size");
+  std::optional<model::Tokenizer> tokenizer;
+  if (file) {
+    tokenizer = model::Tokenizer::load(*file);
+  } else if (model.gguf != nullptr) {
+    tokenizer = model::load_gguf_tokenizer(*model.gguf);
+  }
+  if (tokenizer) {
+    model::check_against_model(
+        *tokenizer, model.config.vocab_size,
+        model.gguf != nullptr ? "token_embd.weight: rows" : "config.json: vocab_size");
+  }
   return tokenizer;
 }
 

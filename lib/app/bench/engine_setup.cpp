@@ -14,6 +14,7 @@
 #include "lib/base/units.hpp"
 #include "lib/engine/isa_choice.hpp"
 #include "lib/engine/memory_estimate.hpp"
+#include "lib/model/coded_matrix.hpp"
 #include "lib/model/dtype.hpp"
 #include "lib/sysinfo/host.hpp"
 
@@ -119,6 +120,13 @@ void add_top_k_option(Options& options, const std::string& names, EngineArgs& ar
                   "Experts per token instead of the model's own number", "the model's own");
 }
 
+void add_moe_path_option(Options& options, EngineArgs& args) {
+  options.choice("--moe-path", {"fused", "unfused", "both"}, args.moe_path,
+                 "How the experts of a layer run: all together with the activation inside the "
+                 "product, or one after another with it apart; both: fused, and the first point "
+                 "once more by turns to see what fusing gains");
+}
+
 void add_activation_option(Options& options, EngineArgs& args) {
   options.choice("--activations", {"auto", "f32", "bf16"}, args.activations,
                  "Numeric mode: what activations are rounded to before a product; auto is bf16 "
@@ -129,17 +137,7 @@ std::string weight_dtypes(const model::BoundModel& model) {
   std::set<std::string> names;
   const auto add = [&names](const model::MatrixView& view) {
     if (view.empty()) return;
-    switch (view.encoding) {
-      case model::MatrixEncoding::kPlain:
-        names.emplace(model::dtype_name(view.dtype));
-        return;
-      case model::MatrixEncoding::kFp8Block:
-        names.emplace("F8_E4M3 in blocks");
-        return;
-      case model::MatrixEncoding::kMxfp4:
-        names.emplace("MXFP4");
-        return;
-    }
+    names.emplace(model::storage_name(view));
   };
   add(model.lm_head);
   for (const model::LayerView& layer : model.layers) {
@@ -162,6 +160,8 @@ EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& mode
       args.num_threads > 0 ? static_cast<int>(args.num_threads) : num_usable_threads();
   setup.options.activations = choose_activations(args, choice.isa, model, setup.activations_reason);
   setup.options.max_batch_tokens = args.chunk_tokens;
+  setup.options.moe_path =
+      args.moe_path == "unfused" ? engine::MoePath::kUnfused : engine::MoePath::kFused;
   setup.options.max_memory_bytes = args.max_memory_bytes;
   if (args.top_k > 0) {
     if (args.top_k > model.config.moe.num_experts) {

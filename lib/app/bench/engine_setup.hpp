@@ -19,13 +19,17 @@ struct EngineArgs {
   std::string activations = "auto";
   std::int64_t max_memory_bytes = 0;  // 0: what the machine has available
   std::int64_t chunk_tokens = 512;
-  std::int64_t top_k = 0;  // 0: the model's own
+  std::int64_t top_k = 0;          // 0: the model's own
+  std::string quantize = "none";   // none, int8, int4
+  std::string moe_path = "fused";  // fused, unfused, both
 };
 
 // --threads, --isa, --max-memory, --chunk-tokens.
 void add_engine_options(Options& options, EngineArgs& args);
 // --top-k-experts: another number of experts per token than the model's own.
 void add_top_k_option(Options& options, const std::string& names, EngineArgs& args);
+// --moe-path fused|unfused|both.
+void add_moe_path_option(Options& options, EngineArgs& args);
 // --activations auto|f32|bf16.
 void add_activation_option(Options& options, EngineArgs& args);
 

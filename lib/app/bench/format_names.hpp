@@ -18,6 +18,10 @@ namespace moe::app {
       return "fp8";
     case kernels::WeightFormat::kMxfp4:
       return "mxfp4";
+    case kernels::WeightFormat::kInt8:
+      return "int8";
+    case kernels::WeightFormat::kInt4:
+      return "int4";
   }
   return "";
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/app/bench/weight_cast.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/units.hpp"
 
@@ -68,6 +69,11 @@ void add_run_options(Options& options, RunArgs& args) {
   options.choice("--dtype", {"auto", "f32", "f16", "bf16"}, args.dtype,
                  "What the weights are converted to before they are packed, which holds both in "
                  "memory; auto: as they are stored");
+  add_quantize_option(options, args.engine);
+  options.flag("--compare-stored", args.compares_stored,
+               "With --quantize: the first point once more by turns with the weights as they are "
+               "stored; both are in memory");
+  add_moe_path_option(options, args.engine);
   options.integer("--context", args.context, {0, 1 << 24},
                   "Tokens of KV cache per request; longer points are skipped",
                   "what the longest point needs");

@@ -39,6 +39,7 @@ struct RunArgs {
   double target_itl_s = 0.0;
   bool keeps_raw_samples = false;
   std::string dump_routing;
+  bool compares_stored = false;  // quantised weights against those of the checkpoint
   EngineArgs engine;
   OutputOptions output;
   AcceptanceOptions acceptance;

@@ -21,27 +21,6 @@ ModelFacts model_facts(const model::ModelConfig& config, const engine::EngineOpt
   return facts;
 }
 
-// The prompts of a batch and the requests that point into them.
-struct Batch {
-  std::vector<std::vector<std::int32_t>> prompts;
-  std::vector<engine::BatchRequest> requests;
-  bool has_identical = false;
-};
-
-Batch make_batch(const BenchPoint& point, const PromptSource& source) {
-  Batch batch;
-  for (std::int64_t i = 0; i < point.batch; ++i) {
-    batch.prompts.push_back(source.prompt(i, point.prompt_tokens));
-  }
-  for (const std::vector<std::int32_t>& prompt : batch.prompts) {
-    batch.requests.push_back({prompt, point.output_tokens});
-  }
-  std::vector<std::vector<std::int32_t>> sorted = batch.prompts;
-  std::sort(sorted.begin(), sorted.end());
-  batch.has_identical = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
-  return batch;
-}
-
 class GroupRunner {
  public:
   GroupRunner(const RunArgs& args, engine::Engine& engine, const PromptSource& prompts,
@@ -162,6 +141,20 @@ void run_group(const RunArgs& args, const EngineGroup& group, const model::Bound
 }
 
 }  // namespace
+
+Batch make_batch(const BenchPoint& point, const PromptSource& source) {
+  Batch batch;
+  for (std::int64_t i = 0; i < point.batch; ++i) {
+    batch.prompts.push_back(source.prompt(i, point.prompt_tokens));
+  }
+  for (const std::vector<std::int32_t>& prompt : batch.prompts) {
+    batch.requests.push_back({prompt, point.output_tokens});
+  }
+  std::vector<std::vector<std::int32_t>> sorted = batch.prompts;
+  std::sort(sorted.begin(), sorted.end());
+  batch.has_identical = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  return batch;
+}
 
 const char* point_status_name(PointStatus status) {
   switch (status) {

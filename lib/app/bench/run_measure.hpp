@@ -53,6 +53,14 @@ struct RunTools {
   RoutingRecorder* recorder = nullptr;  // null: no trace
 };
 
+// The prompts of a batch and the requests that point into them.
+struct Batch {
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<engine::BatchRequest> requests;
+  bool has_identical = false;
+};
+[[nodiscard]] Batch make_batch(const BenchPoint& point, const PromptSource& source);
+
 [[nodiscard]] RunOutcome run_points(const RunArgs& args, const RunPlan& plan,
                                     const model::BoundModel& model, const PromptSource& prompts,
                                     const RunTools& tools);

@@ -11,6 +11,7 @@
 #include "lib/app/bench/engine_setup.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/fnv1a.hpp"
+#include "lib/model/gguf_file.hpp"
 #include "lib/model/tensor_files.hpp"
 
 namespace moe::app {
@@ -19,13 +20,13 @@ namespace {
 constexpr std::int64_t kNumPages = 16;
 constexpr std::int64_t kPageBytes = 4096;
 
-void add_weight_file(const FileMap& map, Fnv1a64& hash) {
+// The data begin at `header_bytes`.
+void add_weight_file(const FileMap& map, std::int64_t header_bytes, Fnv1a64& hash) {
   const std::span<const std::byte> bytes = map.bytes();
   hash.add(map.path().filename().string());
   hash.add(fmt::format(" {} ", map.size_bytes()));
-  std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));  // the reader has checked it
-  const std::size_t data_begin = sizeof(header_bytes) + header_bytes;
+  const std::size_t data_begin =
+      std::min(static_cast<std::size_t>(header_bytes), bytes.size());  // a file may end before
   hash.add(bytes.first(data_begin));
   const auto data_bytes = static_cast<std::int64_t>(bytes.size() - data_begin);
   map.advise_read_ahead(false);
@@ -43,9 +44,18 @@ void add_weight_file(const FileMap& map, Fnv1a64& hash) {
 std::string checkpoint_hash(const std::filesystem::path& directory,
                             const model::BoundModel& model) {
   Fnv1a64 hash;
+  if (model.gguf != nullptr) {
+    add_weight_file(model.gguf->map(), model.gguf->header().data_begin, hash);
+    return hash.to_string();
+  }
   const FileMap config(directory / "config.json");
   hash.add(config.bytes());
-  for (const model::SafetensorsFile& file : model.files->files()) add_weight_file(file.map(), hash);
+  for (const model::SafetensorsFile& file : model.files->files()) {
+    std::uint64_t header_bytes = 0;  // the reader has checked it
+    std::memcpy(&header_bytes, file.map().bytes().data(), sizeof(header_bytes));
+    add_weight_file(file.map(), static_cast<std::int64_t>(sizeof(header_bytes) + header_bytes),
+                    hash);
+  }
   return hash.to_string();
 }
 
@@ -59,7 +69,9 @@ json::Json describe_checkpoint(const std::filesystem::path& directory,
   subject["name"] = full.filename().empty() ? full.string() : full.filename().string();
   subject["content_hash"] = checkpoint_hash(directory, model);
   subject["content_hash_of"] =
-      "config.json, headers and sizes of the weight files, 16 pages of 4 KiB of each";
+      model.gguf != nullptr
+          ? "header and size of the file, 16 pages of 4 KiB of it"
+          : "config.json, headers and sizes of the weight files, 16 pages of 4 KiB of each";
   subject["path"] = directory.string();
   subject["family"] = model::family_name(config.family);
   subject["model_type"] = config.model_type;

@@ -2,9 +2,13 @@
 
 #include "lib/engine/engine.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -278,10 +282,39 @@ TEST_F(EngineTest, TopKOverrideChangesTheExpertsPerToken) {
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0), 10);
 }
 
+// The same sums in the same order; only the activation function is another one.
+TEST_F(EngineTest, UnfusedExpertsGiveTheSameLogits) {
+  for (const char* name : {"qwen3moe-a", "gptoss-a", "llama4-a", "qwen2moe-a"}) {
+    const model::BoundModel model = model::bind_checkpoint(checkpoint_dir(name));
+    const std::vector<std::int32_t> tokens = random_tokens(20, model.config.vocab_size, 12);
+    EngineOptions options = small_options(32);
+    options.moe_path = MoePath::kUnfused;
+    Engine engine = load_engine(model, options);
+    const std::vector<float> unfused = all_logits(engine, 0, tokens);
+    engine.reset(0);
+    engine.set_moe_path(MoePath::kFused);
+    const std::vector<float> fused = all_logits(engine, 0, tokens);
+    options.moe_path = MoePath::kFused;
+    Engine other = load_engine(model, options);
+    EXPECT_LT(other.memory().workspace_bytes, engine.memory().workspace_bytes);
+    EXPECT_EQ(all_logits(other, 0, tokens), fused) << name;
+    ASSERT_EQ(unfused.size(), fused.size());
+    for (std::size_t i = 0; i < fused.size(); ++i) {
+      ASSERT_NEAR(unfused[i], fused[i], 1e-4F * std::max(1.0F, std::fabs(fused[i]))) << name;
+    }
+  }
+}
+
 TEST_F(EngineTest, ForwardDoesNotAllocate) {
-  for (const char* name : {"qwen3moe-a", "dsv3-a"}) {
+  const std::vector<std::pair<const char*, MoePath>> cases = {
+      {"qwen3moe-a", MoePath::kFused},        {"dsv3-a", MoePath::kFused},
+      {"llama4-a", MoePath::kFused},          {"dbrx-a", MoePath::kUnfused},
+      {"gptq-desc", MoePath::kFused},         {"qwen3moe-gguf-q4_k_m", MoePath::kFused},
+      {"mixtral-gguf-mxfp4", MoePath::kFused}};
+  for (const auto& [name, path] : cases) {
     const model::BoundModel model = model::bind_checkpoint(checkpoint_dir(name));
     EngineOptions options = small_options(64, 3);
+    options.moe_path = path;
     options.num_threads = 2;
     options.max_batch_tokens = 24;
     Engine engine = load_engine(model, options);

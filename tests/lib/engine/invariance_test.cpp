@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, Invariance,
     ::testing::Combine(::testing::Values("qwen3moe-a", "qwen2moe-a", "dsv3-a", "gptoss-a",
                                          "mixtral-b", "gptoss-mxfp4", "dsv3-fp8-32", "phimoe-a",
-                                         "dbrx-a", "llama4-a"),
+                                         "dbrx-a", "llama4-a", "gptq-desc", "awq-a", "ct-w8a8",
+                                         "qwen3moe-gguf-q4_k_m"),
                        ::testing::ValuesIn(runnable_isas()),
                        ::testing::Values(ActivationFormat::kF32, ActivationFormat::kBf16)),
     [](const auto& param_info) {

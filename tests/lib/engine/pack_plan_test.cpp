@@ -8,6 +8,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/engine/gemm.hpp"
+#include "lib/model/coded_matrix.hpp"
 #include "tests/lib/engine/support.hpp"
 
 namespace moe::engine {
@@ -59,6 +60,60 @@ class PackPlanTest : public ::testing::Test {
     view.data = values.data();
     view.row_stride = cols;
     return view;
+  }
+
+  // Random codes with f16 scales and zero points, GPTQ words; `order`: activation order.
+  MatrixView gptq(std::int64_t rows, std::int64_t cols, std::int32_t group,
+                  const std::vector<std::int32_t>* order = nullptr) {
+    const std::int64_t groups = div_ceil(cols, group);
+    MatrixView view;
+    view.name = "gptq";
+    view.encoding = MatrixEncoding::kGptq;
+    view.rows = rows;
+    view.cols = cols;
+    view.code_bits = 4;
+    view.block_cols = group;
+    view.data = random_bytes(rows * cols / 2);
+    view.zeros = random_bytes(groups * rows / 2);
+    view.zero_stride = rows / 8;
+    view.scale_dtype = model::Dtype::kF16;
+    view.scale_col_stride = rows;
+    view.scale_row_stride = 1;
+    auto& scales = bytes_.emplace_back(static_cast<std::size_t>(groups * rows * 2));
+    for (std::size_t i = 0; i < scales.size(); i += 2) {
+      const auto bits = static_cast<std::uint16_t>((rng_.next_bits() & 0x3ffU) | (9U << 10U));
+      std::memcpy(scales.data() + i, &bits, 2);
+    }
+    view.scales = scales.data();
+    view.column_order = order == nullptr ? nullptr : order->data();
+    return view;
+  }
+
+  // Blocks of a GGUF type whose f16 scales stand at the given offsets.
+  MatrixView gguf(MatrixEncoding encoding, std::int64_t rows, std::int64_t cols,
+                  std::size_t block_bytes, std::initializer_list<std::size_t> scales_at) {
+    MatrixView view;
+    view.encoding = encoding;
+    view.name = model::storage_name(view);
+    view.rows = rows;
+    view.cols = cols;
+    view.row_stride = model::gguf_row_bytes(encoding, cols);
+    view.data = random_bytes(rows * view.row_stride);
+    auto& bytes = bytes_.back();
+    for (std::size_t at = 0; at < bytes.size(); at += block_bytes) {
+      for (const std::size_t scale : scales_at) {
+        const auto bits = static_cast<std::uint16_t>((rng_.next_bits() & 0x83ffU) | (9U << 10U));
+        std::memcpy(bytes.data() + at + scale, &bits, 2);
+      }
+      if (scales_at.size() == 0) bytes[at] = static_cast<std::byte>(120 + rng_.next_below(9));
+    }
+    return view;
+  }
+
+  const std::byte* random_bytes(std::int64_t count) {
+    auto& bytes = bytes_.emplace_back(static_cast<std::size_t>(count));
+    for (auto& value : bytes) value = static_cast<std::byte>(rng_.next_bits() & 0xffU);
+    return bytes.data();
   }
 
   AlignedBytes execute(const PackPlan& plan) {
@@ -205,6 +260,71 @@ TEST_F(PackPlanTest, Fp8NanIsRefusedByName) {
   PackedMatrix packed;
   plan.add({whole(a)}, PackOrder::kSequential, &packed);
   EXPECT_THROW(static_cast<void>(execute(plan)), Error);
+}
+
+TEST_F(PackPlanTest, BlockTypesOfGgufArePackedExactly) {
+  const std::vector<std::pair<MatrixView, WeightFormat>> cases = {
+      {gguf(MatrixEncoding::kGgufQ8_0, 19, 64, 34, {0}), WeightFormat::kInt8},
+      {gguf(MatrixEncoding::kGgufQ4_0, 19, 64, 18, {0}), WeightFormat::kInt4},
+      {gguf(MatrixEncoding::kGgufQ4K, 19, 512, 144, {0, 2}), WeightFormat::kInt4},
+      {gguf(MatrixEncoding::kGgufQ6K, 19, 512, 210, {208}), WeightFormat::kInt8},
+      {gguf(MatrixEncoding::kGgufMxfp4, 19, 64, 17, {}), WeightFormat::kMxfp4}};
+  for (const auto& [view, format] : cases) {
+    SCOPED_TRACE(view.name);
+    PackPlan plan;
+    PackedMatrix packed;
+    plan.add({whole(view)}, PackOrder::kSequential, &packed);
+    EXPECT_EQ(packed.format, format);
+    const AlignedBytes block = execute(plan);
+    EXPECT_EQ(block.size_bytes(), plan.total_bytes());
+    expect_rows(read_back(packed), 0, view);
+  }
+}
+
+TEST_F(PackPlanTest, ActivationOrderIsKeptBesideThePanels) {
+  std::vector<std::int32_t> order(64);
+  for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::int32_t>(k * 29 % 64);
+  const MatrixView gate = gptq(24, 64, 32, &order);
+  const MatrixView up = gptq(24, 64, 32, &order);
+  PackPlan plan;
+  PackedMatrix packed;
+  plan.add({whole(gate), whole(up)}, PackOrder::kInterleaved, &packed);
+  EXPECT_EQ(packed.format, WeightFormat::kInt4);
+  EXPECT_EQ(packed.column_order, nullptr);
+  const AlignedBytes block = execute(plan);
+  EXPECT_TRUE(std::equal(order.begin(), order.end(), packed.column_order));
+  const auto rows = read_back(packed);
+  EXPECT_FLOAT_EQ(rows[0][5], row_of(gate, 0)[5]);
+  EXPECT_FLOAT_EQ(rows[16][5], row_of(up, 0)[5]);
+  EXPECT_FLOAT_EQ(rows[32 + 3][9], row_of(gate, 16 + 3)[9]);
+}
+
+// One order for both is what a fused product can read.
+TEST_F(PackPlanTest, DifferentOrdersOrGroupsAreWidened) {
+  std::vector<std::int32_t> order(64);
+  for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::int32_t>(k * 29 % 64);
+  const MatrixView plain = gptq(16, 64, 32);
+  const MatrixView ordered = gptq(16, 64, 32, &order);
+  const MatrixView wide_groups = gptq(16, 64, 64);
+  for (const MatrixView* other : {&ordered, &wide_groups}) {
+    PackPlan plan;
+    PackedMatrix packed;
+    plan.add({whole(plain), whole(*other)}, PackOrder::kSequential, &packed);
+    EXPECT_EQ(packed.format, WeightFormat::kF32);
+    const AlignedBytes block = execute(plan);
+    expect_rows(read_back(packed), 0, plain);
+    expect_rows(read_back(packed), 16, *other);
+  }
+}
+
+TEST_F(PackPlanTest, AScaleThatIsNotFiniteIsRefused) {
+  MatrixView view = gguf(MatrixEncoding::kGgufQ8_0, 16, 32, 34, {0});
+  const std::uint16_t infinite = 0x7c00;
+  std::memcpy(bytes_.back().data() + 34 * 3, &infinite, 2);
+  PackPlan plan;
+  PackedMatrix packed;
+  plan.add({whole(view)}, PackOrder::kSequential, &packed);
+  EXPECT_THROW((void)execute(plan), Error);
 }
 
 }  // namespace

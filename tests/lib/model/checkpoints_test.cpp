@@ -12,9 +12,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lib/base/error.hpp"
 #include "lib/model/accounting.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/safetensors.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace moe::model {
 namespace {
@@ -62,6 +64,21 @@ const std::vector<Case> kCases = {
     {"v5-fused", Family::kQwen3Moe},
     {"v5-fused-mixtral", Family::kMixtral},
     {"v5-fused-dsv3", Family::kDeepseekV3},
+    {"gptq-v1", Family::kQwen3Moe},
+    {"gptq-v2", Family::kQwen3Moe},
+    {"gptq-desc", Family::kQwen3Moe},
+    {"gptq-zero15", Family::kQwen3Moe},
+    {"awq-a", Family::kQwen3Moe},
+    {"ct-w4a16", Family::kQwen3Moe},
+    {"ct-w8a8", Family::kQwen3Moe},
+    {"mixtral-gguf-bf16", Family::kMixtral, false},
+    {"mixtral-gguf-f16", Family::kMixtral, false},
+    {"mixtral-gguf-q8_0", Family::kMixtral, false},
+    {"mixtral-gguf-q4_0", Family::kMixtral, false},
+    {"mixtral-gguf-q4_k", Family::kMixtral, false},
+    {"mixtral-gguf-q6_k", Family::kMixtral, false},
+    {"mixtral-gguf-mxfp4", Family::kMixtral, false},
+    {"qwen3moe-gguf-q4_k_m", Family::kQwen3Moe, false},
     {"tinymoe-qwen3", Family::kQwen3Moe, false},
     {"tinymoe-draft", Family::kQwen3, false},
 };
@@ -235,6 +252,33 @@ TEST(CheckpointBinding, IgnoredTensorsNameTheirRule) {
   for (const std::string& line : model.ignored_tensors) {
     EXPECT_THAT(line, ::testing::StartsWith("model.layers.3."));
     EXPECT_THAT(line, ::testing::HasSubstr("num_nextn_predict_layers"));
+  }
+}
+
+TEST(CheckpointBinding, ZeroPointsOfVersion2AreKnownByWhatTheyAre) {
+  const BoundModel model = bind_checkpoint(kCheckpoints / "gptq-v2-mislabelled");
+  EXPECT_THAT(model.warnings, ::testing::ElementsAre(::testing::HasSubstr("checkpoint_format")));
+  EXPECT_THAT(bind_checkpoint(kCheckpoints / "gptq-v2").warnings, ::testing::IsEmpty());
+}
+
+// A group index that a damaged file could hold.
+TEST(CheckpointBinding, GroupsOfActivationOrderAreChecked) {
+  const test::TempDir directory;
+  std::filesystem::copy(kCheckpoints / "gptq-desc", directory.path() / "c");
+  std::string bytes = test::read_file(directory.path() / "c/model.safetensors");
+  const SafetensorsFile file(directory.path() / "c/model.safetensors");
+  const TensorRef tensor = file.at("model.layers.0.mlp.experts.0.gate_proj.g_idx");
+  const auto at = static_cast<std::size_t>(tensor.bytes.data() - file.map().bytes().data());
+  for (const char value : {char{5}, char{-1}}) {
+    std::string damaged = bytes;
+    damaged[at] = value;
+    test::write_file(directory.path() / "c/model.safetensors", damaged);
+    try {
+      (void)bind_checkpoint(directory.path() / "c");
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("gate_proj.g_idx"));
+    }
   }
 }
 

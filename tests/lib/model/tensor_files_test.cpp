@@ -95,7 +95,7 @@ TEST(TensorFiles, ForeignFormatsAreNamedWithAdvice) {
   test::write_file(directory / "pytorch_model-00001-of-00002.bin", "\x80\x02");
   EXPECT_THAT(refusal(directory.path()), HasSubstr("safetensors"));
   test::write_file(directory / "model-q4.gguf", "GGUF");
-  EXPECT_THAT(refusal(directory.path()), HasSubstr("model-q4.gguf"));
+  EXPECT_EQ(find_gguf(directory.path()), directory / "model-q4.gguf");
   EXPECT_THAT(refusal(directory / "nowhere"), HasSubstr("no such directory"));
   EXPECT_THAT(refusal(directory / "model-q4.gguf"), HasSubstr("expected a checkpoint directory"));
 }

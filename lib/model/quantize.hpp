@@ -1,0 +1,34 @@
+#pragma once
+
+// Rounds weights to integer codes with a scale per group of columns, symmetric around zero, for
+// MatrixEncoding::kIntRows.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lib/model/bound_model.hpp"
+
+namespace moe::model {
+
+inline constexpr std::int32_t kQuantizeGroup = 32;
+
+// Bytes of the codes of one row, and of its scales (bf16, whose range is that of any weight).
+[[nodiscard]] std::int64_t quantized_code_bytes(std::int32_t bits, std::int64_t cols);
+[[nodiscard]] std::int64_t quantized_scale_bytes(std::int64_t cols);
+
+struct QuantizeError {
+  double squared_error = 0.0;
+  double squared_weight = 0.0;
+};
+
+// Codes of one row: 8 bits signed bytes, 4 bits two to a byte and stored + 8. The scale of a group
+// is the one of a few candidates that leaves the least squared error.
+QuantizeError quantize_row(std::span<const float> row, std::int32_t bits, std::byte* codes,
+                           std::byte* scales);
+
+// The view of a matrix whose rows were quantised one after another.
+[[nodiscard]] MatrixView quantized_view(const MatrixView& source, std::int32_t bits,
+                                        const std::byte* codes, const std::byte* scales);
+
+}  // namespace moe::model

@@ -1,0 +1,186 @@
+// A GGUF file as a model and as a tokenizer: what its keys mean, what is refused, and the tokenizer
+// against the rows that the reference library gave for the same vocabulary as tokenizer.json.
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/base/error.hpp"
+#include "lib/model/coded_matrix.hpp"
+#include "lib/model/gguf_binder.hpp"
+#include "lib/model/gguf_config.hpp"
+#include "lib/model/gguf_file.hpp"
+#include "lib/model/gguf_tokenizer.hpp"
+#include "lib/model/tensor_files.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace moe::model {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const fs::path kCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
+
+fs::path gguf_of(const std::string& name) {
+  return kCheckpoints / name / "model.gguf";
+}
+
+// The file with the first occurrence of some bytes replaced by others of the same length.
+std::string edited(const std::string& name, const std::string& from, const std::string& to) {
+  std::string bytes = test::read_file(gguf_of(name));
+  EXPECT_EQ(from.size(), to.size());
+  const std::size_t at = bytes.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) bytes.replace(at, from.size(), to);
+  return bytes;
+}
+
+// "" when it is accepted.
+std::string refusal(const std::string& bytes) {
+  try {
+    const auto file =
+        std::make_shared<const GgufFile>(std::as_bytes(std::span(bytes)), "model.gguf");
+    (void)bind_gguf(file, {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInput);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gguf, LlamaFilesRotatePairs) {
+  const ModelConfig config = read_gguf_config(GgufFile(gguf_of("mixtral-gguf-q8_0")));
+  EXPECT_EQ(config.family, Family::kMixtral);
+  EXPECT_EQ(config.attention.rope.style, RopeStyle::kPairs);
+  EXPECT_TRUE(config.moe.router.renormalize);
+  EXPECT_EQ(config.moe.num_experts, 5);
+  EXPECT_EQ(config.vocab_size, 320);
+  EXPECT_EQ(config.bos_token_id, 1);
+  EXPECT_THAT(config.eos_token_ids, ::testing::ElementsAre(2));
+}
+
+// No key says so; it is a rule of the architecture.
+TEST(Gguf, Qwen3MoeRotatesHalvesAndRenormalises) {
+  const ModelConfig config = read_gguf_config(GgufFile(gguf_of("qwen3moe-gguf-q4_k")));
+  EXPECT_EQ(config.family, Family::kQwen3Moe);
+  EXPECT_EQ(config.attention.rope.style, RopeStyle::kHalf);
+  EXPECT_EQ(config.attention.qk_norm, QkNorm::kPerHead);
+  EXPECT_TRUE(config.moe.router.renormalize);
+  EXPECT_EQ(config.moe.expert_intermediate_size, 256);
+}
+
+TEST(Gguf, TensorsKeepTheirBlockTypes) {
+  const BoundModel model = bind_checkpoint(kCheckpoints / "qwen3moe-gguf-q4_k_m");
+  const LayerView& layer = model.layers.front();
+  EXPECT_EQ(storage_name(layer.experts.front().gate), "Q4_K");
+  EXPECT_EQ(storage_name(layer.experts.front().down), "Q6_K");
+  EXPECT_EQ(storage_name(layer.router), "F32");
+  EXPECT_TRUE(model.is_mapped());
+}
+
+TEST(Gguf, AFileAndItsFolderAreTheSameModel) {
+  EXPECT_EQ(bind_checkpoint(gguf_of("mixtral-gguf-q4_0")).file_bytes,
+            bind_checkpoint(kCheckpoints / "mixtral-gguf-q4_0").file_bytes);
+}
+
+TEST(Gguf, SeveralFilesOfAFolderAreNotChosenFrom) {
+  const test::TempDir directory;
+  fs::copy(gguf_of("mixtral-gguf-q4_0"), directory.path() / "a.gguf");
+  fs::copy(gguf_of("mixtral-gguf-q4_0"), directory.path() / "b.gguf");
+  try {
+    (void)bind_checkpoint(directory.path());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("2 GGUF files"));
+  }
+}
+
+TEST(Gguf, RefusesByNameWhatItDoesNotKnow) {
+  const std::string name = "mixtral-gguf-q4_0";
+  EXPECT_EQ(refusal(test::read_file(gguf_of(name))), "");
+  // A tensor by another name is missing under its own.
+  EXPECT_THAT(refusal(edited(name, "blk.0.attn_norm", "blk.0.attn_nurm")),
+              HasSubstr("blk.0.attn_norm.weight"));
+  // A key that a size comes from.
+  EXPECT_THAT(refusal(edited(name, "llama.block_count", "llama.block_kount")),
+              HasSubstr("llama.block_count"));
+  EXPECT_THAT(refusal(edited(name, "llama.expert_used_count", "llama.expert_used_kount")),
+              HasSubstr("llama.expert_used_count"));
+}
+
+// A type that the header reader knows and this reader does not: Q4_1 has other block sizes, so the
+// offsets no longer fit either; the message names the tensor in any case.
+TEST(Gguf, RefusesAnotherBlockType) {
+  const std::string good = test::read_file(gguf_of("mixtral-gguf-f16"));
+  const std::string tensor = "blk.0.attn_q.weight";
+  std::string bytes = good;
+  const std::size_t at = bytes.find(tensor) + tensor.size() + 4 + 2 * 8;
+  ASSERT_EQ(bytes[at], 1);  // F16
+  bytes[at] = 25;           // I16: the same bytes
+  EXPECT_THAT(refusal(bytes), ::testing::AllOf(HasSubstr(tensor), HasSubstr("I16")));
+}
+
+TEST(Gguf, EveryPrefixIsRefused) {
+  const std::string good = test::read_file(gguf_of("mixtral-gguf-q4_0"));
+  for (std::size_t size = 0; size < good.size(); size += 997) {
+    EXPECT_NE(refusal(good.substr(0, size)), "") << size;
+  }
+}
+
+struct TokenizerCase {
+  const char* checkpoint;
+  const char* vectors;
+};
+
+class GgufTokenizer : public ::testing::TestWithParam<TokenizerCase> {};
+
+TEST_P(GgufTokenizer, GivesTheIdsOfTheReference) {
+  const auto tokenizer = load_gguf_tokenizer(GgufFile(gguf_of(GetParam().checkpoint)));
+  ASSERT_TRUE(tokenizer.has_value());
+  std::ifstream file(fs::path(MOE_SOURCE_DIR) / "tests/data/tokenizers" / GetParam().vectors /
+                     "vectors.jsonl");
+  int num_checked = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["kind"] != "encode") continue;
+    const auto ids = row["ids"].get<std::vector<std::int32_t>>();
+    EXPECT_EQ(tokenizer->encode(row["text"].get<std::string>(), row["add_special_tokens"]), ids)
+        << row["text"];
+    EXPECT_EQ(tokenizer->decode(ids, true), row["decode_skip_special"].get<std::string>());
+    ++num_checked;
+  }
+  EXPECT_GT(num_checked, 200);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, GgufTokenizer,
+                         ::testing::Values(TokenizerCase{"mixtral-gguf-q8_0", "checkpoint-spm"},
+                                           TokenizerCase{"qwen3moe-gguf-q8_0",
+                                                         "checkpoint-bytelevel"}),
+                         [](const ::testing::TestParamInfo<TokenizerCase>& param) {
+                           return std::string(param.param.vectors) == "checkpoint-spm" ? "Scores"
+                                                                                       : "Merges";
+                         });
+
+TEST(GgufTokenizer, AnUnknownPreTokenizerIsRefused) {
+  const std::string bytes = edited("qwen3moe-gguf-q4_0", "gpt-2", "gpt-x");
+  const GgufFile file(std::as_bytes(std::span(bytes)), "model.gguf");
+  try {
+    (void)load_gguf_tokenizer(file);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tokenizer.ggml.pre"));
+    EXPECT_THAT(error.what(), HasSubstr("gpt-x"));
+  }
+}
+
+}  // namespace
+}  // namespace moe::model

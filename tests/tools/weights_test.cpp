@@ -1,0 +1,111 @@
+// Goal: what --quantize and --moe-path do is right and said in the report. Method: the real binary
+// on small checkpoints and the trained one, its JSON against the schema.
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "lib/json/read.hpp"
+#include "lib/report/json_io.hpp"
+#include "tests/tools/process.hpp"
+
+namespace moe::test {
+namespace {
+
+using json::Json;
+using ::testing::HasSubstr;
+
+Json report_of(std::vector<std::string> args) {
+  args.insert(args.end(), {"--format", "json", "--quiet"});
+  const ProcessResult result = run_moe_bench(args);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  Json document = json::parse(result.out, "stdout");
+  EXPECT_EQ(json::describe(report::check_report(document)), "");
+  return document;
+}
+
+double value_of(const Json& report, const std::string& metric) {
+  return report.at("metrics").at(metric).at("value").get<double>();
+}
+
+std::vector<std::string> eval_of_trained(const std::string& quantize) {
+  return {"eval",
+          checkpoint("tinymoe-qwen3"),
+          "--text",
+          "english",
+          "--window-tokens",
+          "128",
+          "--max-windows",
+          "6",
+          "--quantize",
+          quantize};
+}
+
+// Eight bits cost the trained model next to nothing, four bits little; both are compared with the
+// weights as stored in the same report.
+TEST(Quantize, PerplexityStandsBesideThatOfTheStoredWeights) {
+  const Json eight = report_of(eval_of_trained("int8"));
+  EXPECT_NEAR(value_of(eight, "perplexity_ratio"), 1.0, 0.005);
+  EXPECT_LT(value_of(eight, "quantization_relative_error"), 0.01);
+  const Json four = report_of(eval_of_trained("int4"));
+  EXPECT_NEAR(value_of(four, "perplexity_ratio"), 1.0, 0.05);
+  EXPECT_NE(value_of(four, "perplexity"), value_of(four, "perplexity_as_stored"));
+  EXPECT_GT(value_of(four, "quantization_relative_error"),
+            value_of(eight, "quantization_relative_error"));
+  EXPECT_EQ(value_of(four, "perplexity_as_stored"), value_of(eight, "perplexity_as_stored"));
+  EXPECT_THAT(four.at("settings").at("quantize").get<std::string>(), HasSubstr("int4"));
+  EXPECT_THAT(four.at("subject").at("weights_in_use").get<std::string>(), HasSubstr("int4"));
+  EXPECT_EQ(value_of(four, "weight_bits"), 4.0);
+  EXPECT_GE(value_of(four, "quant_router_bits"), 16.0);
+}
+
+TEST(Quantize, WeightsThatAreCodesAlreadyAreRefused) {
+  const ProcessResult result = run_moe_bench({"generate", checkpoint("mixtral-gguf-q4_0"), "-n",
+                                              "2", "--prompt-ids", "5,6", "--quantize", "int8"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("Q4_0"));
+}
+
+TEST(Quantize, ChangesTheGoldenNumbers) {
+  EXPECT_EQ(run_moe_bench({"verify", checkpoint("qwen3moe-a"), "--quiet"}).exit_code, 0);
+  EXPECT_EQ(run_moe_bench({"verify", checkpoint("qwen3moe-a"), "--quantize", "int4", "--quiet"})
+                .exit_code,
+            6);
+}
+
+std::vector<std::string> quick_run(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {
+      "run",        checkpoint("qwen3moe-a"), "--batch", "2",        "--prompt-tokens",
+      "8",          "--output-tokens",        "4",       "--repeat", "3",
+      "--no-limits"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(Compare, RatiosOfBothComparisonsAreMeasured) {
+  const Json report =
+      report_of(quick_run({"--quantize", "int8", "--compare-stored", "--moe-path", "both"}));
+  EXPECT_GT(value_of(report, "fused_moe_speedup_ratio"), 0.0);
+  EXPECT_GT(value_of(report, "quant_speedup_ratio"), 0.0);
+  EXPECT_EQ(value_of(report, "model_experts_count"), 8.0);
+  EXPECT_EQ(report.at("settings").at("moe_path"), "both");
+}
+
+TEST(Compare, StoredWeightsNeedQuantizedOnesBesideThem) {
+  EXPECT_EQ(run_moe_bench(quick_run({"--compare-stored"})).exit_code, 2);
+}
+
+// A GGUF file by its own path: text in, text out, with the tokenizer that it carries.
+TEST(Gguf, GeneratesFromAFileAlone) {
+  const ProcessResult result =
+      run_moe_bench({"generate", checkpoint("mixtral-gguf-q8_0") + "/model.gguf", "-n", "4",
+                     "--prompt", "the experts", "--format", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(run_moe_bench({"inspect", checkpoint("qwen3moe-gguf-q4_k_m")}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace moe::test
