@@ -16,6 +16,8 @@ namespace {
 
 // Open loop: a request is made and its connection opened this long before it leaves.
 constexpr double kAhead_s = 0.2;
+// So many connections at most stand ready without a request.
+constexpr std::int64_t kMaxAhead = 64;
 // Closed loop: so many requests wait ready for a client that becomes free.
 constexpr std::size_t kMaxStash = 64;
 // The body must end so soon after [DONE], or the connection is closed without it.
@@ -271,10 +273,9 @@ void LoadLoop::prepare_ahead(double now_s) {
     next_arrival_ += plan_->num_loops;
     if (start_s_ > 0.0 && !is_urgent) break;
   }
-  // Kept connections that are free serve too; a few more than needed does no harm.
-  const std::int64_t num_free = transport_.num_open() - num_running_;
-  if (start_s_ > 0.0 && num_free < num_unsent_) {
-    transport_.connect_ahead(std::min<std::int64_t>(num_unsent_ - num_free, 64));
+  // Kept connections that are free serve too.
+  if (start_s_ > 0.0) {
+    transport_.connect_ahead(std::min(num_unsent_ - transport_.num_idle(), kMaxAhead));
   }
 }
 

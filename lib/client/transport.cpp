@@ -449,8 +449,8 @@ std::int64_t Transport::num_connecting() const {
   return impl_->connections->num_pending();
 }
 
-std::int64_t Transport::num_open() const {
-  return impl_->num_sockets + impl_->connections->num_ready();
+std::int64_t Transport::num_idle() const {
+  return std::max<std::int64_t>(0, impl_->num_sockets - impl_->num_running);
 }
 
 void Transport::run_pass(double until_s) {

@@ -68,8 +68,8 @@ class Transport {
   // Begins connecting until so many sockets stand ready or are on their way.
   void connect_ahead(std::int64_t count);
   [[nodiscard]] std::int64_t num_connecting() const;
-  // Connections that are open, in use or not, and those standing ready.
-  [[nodiscard]] std::int64_t num_open() const;
+  // Kept connections without a request; those standing ready are not among them.
+  [[nodiscard]] std::int64_t num_idle() const;
 
   // Waits for the network until `until_s` at most, then does what is due.
   void run_pass(double until_s);

@@ -1,0 +1,1 @@
+moe_add_benchmark(bench_client SOURCES bench_client.cpp DEPS moe::client)
