@@ -139,6 +139,7 @@ std::vector<PairFigure> measure_rounds(Communicator& communicator, const PairOpt
       }
     }
   }
+  if (options.progress != nullptr) options.progress->end();
   return figures;
 }
 

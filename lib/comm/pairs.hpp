@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lib/base/interrupt.hpp"
+#include "lib/base/progress.hpp"
 #include "lib/comm/communicator.hpp"
 
 namespace moe::comm {
@@ -18,6 +19,7 @@ struct PairOptions {
   std::int64_t bytes = 1 << 20;  // for the bandwidth
   std::int64_t num_repeats = 3;  // the median counts
   const Interrupt* interrupt = nullptr;
+  Progress* progress = nullptr;  // of rank 0
 };
 
 struct PairFigure {

@@ -320,7 +320,8 @@ void run_rank(Communicator& inner, const RunArgs& args, const RunPlan& plan, con
   Communicator& communicator = faulty ? *faulty : inner;
   outcome.moves_data = communicator.moves_data();
   find_places(communicator, args, outcome);
-  run_sizes(communicator, args, plan, zero == nullptr ? nullptr : zero->progress, outcome);
+  Progress* progress = zero == nullptr ? nullptr : zero->progress;
+  run_sizes(communicator, args, plan, progress, outcome);
   const auto goes_on = [&] {
     if (stops(communicator, interrupt)) outcome.is_partial = true;
     return !outcome.is_partial && communicator.moves_data();
@@ -329,6 +330,7 @@ void run_rank(Communicator& inner, const RunArgs& args, const RunPlan& plan, con
     comm::PairOptions options;
     options.bytes = args.pair_bytes;
     options.interrupt = interrupt;
+    options.progress = progress;
     std::vector<comm::PairFigure> pairs = comm::measure_pairs(communicator, options, outcome.nodes);
     if (communicator.rank() == 0) outcome.pairs = std::move(pairs);
     const bool is_complete = goes_on() && communicator.num_ranks() > 2;

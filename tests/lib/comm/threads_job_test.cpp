@@ -98,6 +98,19 @@ TEST(ThreadsJob, ThrowsTheFirstCauseAndReleasesTheOthers) {
   }
 }
 
+TEST(ThreadsJob, RefusesCountsThatDifferInsteadOfWritingTooFar) {
+  const std::unique_ptr<Job> job = threads_job(2);
+  EXPECT_THROW(job->run([](Communicator& communicator) {
+    const std::vector<std::int64_t> send{64, 64};
+    const std::vector<std::int64_t> recv{64, communicator.rank() == 0 ? 32 : 64};
+    const std::vector<std::int64_t> offsets{0, 64};
+    std::vector<std::byte> out(128);
+    std::vector<std::byte> in(128);
+    communicator.all_to_all({out.data(), in.data(), send, offsets, recv, offsets});
+  }),
+               Error);
+}
+
 TEST(ThreadsJob, EndsItsWaitsWhenTheRunIsStopped) {
   Interrupt interrupt;
   BackendOptions options;
