@@ -35,6 +35,9 @@ optional clang-format-14 format check
 optional clang-tidy-14 static analysis
 optional clang-14 fuzzers (libFuzzer)
 optional ccache makes the second build short
+optional libopenmpi-dev ranks of moe-a2a run over several hosts
+optional openmpi-bin mpirun
+optional iproute2 ip and tc, for the test of four hosts in network namespaces
 optional util-linux setarch, which ThreadSanitizer may need
 extra chromium opens an HTML report in a test
 LIST
