@@ -26,6 +26,8 @@ CHECKPOINT = ROOT / "scenarios/checkpoints/tinymoe-qwen3"
 VOCABULARY = 2045  # ids below the special ones
 START_TIMEOUT_S = 900
 PROMPT_TOKENS, OUTPUT_TOKENS = 32, 24
+# moe-bench looks at a server with a short request of its own before a run.
+PROBE_TOKENS, PROBE_REQUESTS = 16, 1
 CLOSED_REQUESTS, OPEN_REQUESTS, WARMUP = 32, 24, 4
 PROMPTS = [[1745, 273, 477, 1202, 304], [1, 5, 9, 200, 31], [77, 77, 77, 410, 9, 23],
            [2000, 3, 1500]]
@@ -152,10 +154,9 @@ def check_run(checks, server, run, before, after, num_requests, report):
     is_vllm = server.name == "vllm"
     generated = "vllm:generation_tokens_total" if is_vllm else "llamacpp:tokens_predicted_total"
     counted = after[generated] - before[generated]
-    # llama.cpp counts the token that the prompt's evaluation gives only in some releases.
-    slack = 0 if is_vllm else num_requests + WARMUP
-    checks.add(server.name, f"{run}: tokens on both sides", abs(counted - expected) <= slack,
-               f"asked and read {expected} with warm-up, the server counted {counted:.0f}")
+    checks.add(server.name, f"{run}: tokens on both sides",
+               expected <= counted <= expected + PROBE_TOKENS,
+               f"asked for {expected} with warm-up, the server counted {counted:.0f}")
     errors = [f for f in report["findings"] if f["severity"] == "error"]
     checks.add(server.name, f"{run}: report is valid", report["validity"]["valid"] and not errors,
                "; ".join(f["message"] for f in errors) or "no error")
@@ -194,8 +195,10 @@ def check_loads(checks, server, binary, output):
         after, lines = metrics(server.url), count_in_log(server) - log_before
         results[run] = check_run(checks, server, run, before, after, num_requests, report)
         if server.name == "vllm":
-            checks.add(server.name, f"{run}: requests in the log", lines == num_requests + WARMUP,
-                       f"{lines} lines for {num_requests + WARMUP} requests")
+            wanted = num_requests + WARMUP
+            checks.add(server.name, f"{run}: requests in the log",
+                       wanted <= lines <= wanted + PROBE_REQUESTS,
+                       f"{lines} lines for {wanted} requests and a look at the server")
     return results
 
 

@@ -243,11 +243,13 @@ void ServerLoop::arm_timer() {
 }
 
 void ServerLoop::flush_records(bool is_all) {
-  if (!options_.sink || unsaid_.empty()) return;
-  const bool is_quiet = due_.empty() || due_.top().at_s - clock_.now_s() > kQuietForLog_s;
-  if (!is_all && !is_quiet && unsaid_.size() < kMaxUnsaid) return;
-  for (const RequestRecord& record : unsaid_) options_.sink(record);
-  unsaid_.clear();
+  // One by one: a record takes long enough to delay what falls due meanwhile.
+  while (options_.sink && !unsaid_.empty()) {
+    const bool is_quiet = due_.empty() || due_.top().at_s - clock_.now_s() > kQuietForLog_s;
+    if (!is_all && !is_quiet && unsaid_.size() < kMaxUnsaid) return;
+    options_.sink(unsaid_.front());
+    unsaid_.pop_front();
+  }
 }
 
 void ServerLoop::die() {

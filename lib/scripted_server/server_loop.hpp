@@ -127,7 +127,7 @@ class ServerLoop {
   std::size_t next_cached_ = 0;
   std::int64_t num_requests_ = 0;
   Counters counters_;
-  std::vector<RequestRecord> unsaid_;  // ended, not yet handed to the sink
+  std::deque<RequestRecord> unsaid_;  // ended, not yet handed to the sink
   ServerLog log_;
 };
 

@@ -251,7 +251,11 @@ void ServerLoop::settle(Connection& connection, ReplyEnd end) {
   }
   connection.is_generation = false;
   has_free_slot_ = has_free_slot_ || has_begun;
-  (options_.sink ? unsaid_ : log_.requests).push_back(std::move(record));
+  if (options_.sink) {
+    unsaid_.push_back(std::move(record));
+  } else {
+    log_.requests.push_back(std::move(record));
+  }
   record = RequestRecord{};
 }
 
