@@ -59,6 +59,7 @@ void read_token_ids_and_dtype(ConfigReader& reader, ModelConfig& config) {
                  "expert_dropout",
                  "resid_pdrop",
                  "embd_pdrop",
+                 "emb_pdrop",
                  "initializer_range",
                  "pretraining_tp",
                  "pad_token_id",
