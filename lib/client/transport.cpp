@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ namespace {
 
 // One pass takes up what is ready now; what comes in meanwhile waits for the next.
 constexpr int kMaxReady = 4096;
+// A burst of sends is cut into pieces, so that what arrives meanwhile is read.
+constexpr int kMaxStarts = 32;
 
 Failure failure_of(CURLcode code) {
   switch (code) {
@@ -130,7 +133,7 @@ struct Transport::Impl {
   std::unique_ptr<Connections> connections;
   std::vector<std::unique_ptr<Exchange>> exchanges;
   std::vector<Exchange*> idle;
-  std::vector<Exchange*> queued;
+  std::deque<Exchange*> queued;
   std::array<epoll_event, kMaxReady> ready{};
   ReceiveTimes receive_times;
   double curl_deadline_s = -1.0;  // below 0: none
@@ -351,15 +354,17 @@ void Transport::Impl::read_ready(int count) {
 
 void Transport::Impl::start_queued() {
   if (queued.empty()) return;
-  std::vector<Exchange*> starting;
-  starting.swap(queued);
   std::int64_t num_ready = connections->num_ready();
-  for (Exchange* exchange : starting) {
+  int num_started = 0;
+  while (!queued.empty() && num_started < kMaxStarts) {
+    Exchange* exchange = queued.front();
+    queued.pop_front();
     if (exchange == nullptr) continue;
     // With a socket at hand libcurl need not search its own connections for a free one.
     curl_easy_setopt(exchange->easy, CURLOPT_FRESH_CONNECT, num_ready-- > 0 ? 1L : 0L);
     exchange->is_running = true;
     ++num_running;
+    ++num_started;
     curl_multi_add_handle(multi, exchange->easy);
   }
   int running = 0;
@@ -457,7 +462,7 @@ void Transport::run_pass(double until_s) {
   const double begin_s = monotonic_s();
   impl_->start_queued();
   const double started_s = monotonic_s();
-  impl_->wait(until_s);
+  impl_->wait(impl_->queued.empty() ? until_s : 0.0);
   if (impl_->curl_deadline_s >= 0.0 && monotonic_s() >= impl_->curl_deadline_s) {
     impl_->curl_deadline_s = -1.0;
     int running = 0;

@@ -13,6 +13,8 @@ int moe_bench_main(int argc, char** argv) {
     line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
                        [] { return backends_text(); });
     add_run_command(line, context);
+    add_serve_command(line, context);
+    add_compare_command(line, context);
     add_inspect_command(line, context);
     add_limits_command(line, context);
     add_verify_command(line, context);

@@ -238,7 +238,7 @@ TEST(Load, TightMediansEndARun) {
 TEST(Load, AServerThatClosesUnannouncedCostsNoRequest) {
   Script script = script_of(
       R"({"replies": [{"timing": {"first_token_s": 0.005, "token_interval_s": 0.001},
-                       "after": "close_unannounced"}]})");
+                       "http": {"after_reply": "close_unannounced"}}]})");
   const Driven driven = drive(script, closed(2, 20));
   EXPECT_EQ(num_succeeded(driven.result), 20);
 }
