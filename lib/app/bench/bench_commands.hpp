@@ -14,6 +14,8 @@ void add_verify_command(CommandLine& line, const ToolContext& context);
 void add_generate_command(CommandLine& line, const ToolContext& context);
 void add_eval_command(CommandLine& line, const ToolContext& context);
 void add_inspect_command(CommandLine& line, const ToolContext& context);
+void add_client_import_command(CommandLine& line, const ToolContext& context);
+void add_scripted_server_command(CommandLine& line, const ToolContext& context);
 void add_serve_command(CommandLine& line, const ToolContext& context);
 void add_compare_command(CommandLine& line, const ToolContext& context);
 void add_synth_command(CommandLine& line, const ToolContext& context);

@@ -21,6 +21,8 @@ int moe_bench_main(int argc, char** argv) {
     add_generate_command(line, context);
     add_eval_command(line, context);
     add_synth_command(line, context);
+    add_client_import_command(line, context);
+    add_scripted_server_command(line, context);
     return line.run(argc, argv);
   });
 }
