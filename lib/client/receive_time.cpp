@@ -49,16 +49,16 @@ void ReceiveTimes::synchronise() {
   }
 }
 
-double ReceiveTimes::first_byte_s(int socket, double not_before_s, double now_s) {
-  char byte = 0;
-  iovec data{&byte, 1};
+double ReceiveTimes::last_byte_s(int socket, double not_before_s, double now_s) {
+  iovec data{unused_.data(), unused_.size()};
   alignas(cmsghdr) char control[128];
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) <= 0) return now_s;
+  // With MSG_TRUNC the kernel walks over the bytes and copies none.
+  if (recvmsg(socket, &message, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) <= 0) return now_s;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_TIMESTAMPING) continue;

@@ -5,6 +5,8 @@
 // moved to CLOCK_MONOTONIC and held inside the interval in which the bytes must have arrived, so a
 // step of the wall clock cannot reach a figure.
 
+#include <array>
+
 namespace moe::client {
 
 // CLOCK_MONOTONIC in seconds.
@@ -13,17 +15,20 @@ namespace moe::client {
 // False when the kernel has no such stamps for this socket.
 bool enable_receive_times(int socket);
 
-// Arrival of the first unread byte, without taking it. `not_before_s` is when the socket was last
-// known to be empty, `now_s` the present, both monotonic. Without a stamp: `now_s`.
 class ReceiveTimes {
  public:
   // Compares the two clocks; once for each pass over ready sockets is enough.
   void synchronise();
-  [[nodiscard]] double first_byte_s(int socket, double not_before_s, double now_s);
+  // Arrival of the last byte that the next read will take, without taking it: what arrived in
+  // several segments before it was read counts from the last of them, never too early.
+  // `not_before_s` is when the socket was last known to be empty, `now_s` the present, both
+  // monotonic. Without a stamp: `now_s`.
+  [[nodiscard]] double last_byte_s(int socket, double not_before_s, double now_s);
   [[nodiscard]] bool has_stamps() const { return has_stamps_; }
 
  private:
   double wall_minus_monotonic_s_ = 0.0;
+  std::array<char, 16384> unused_{};  // as long as libcurl's reads; nothing is written to it
   bool has_stamps_ = false;
 };
 

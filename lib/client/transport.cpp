@@ -343,7 +343,7 @@ void Transport::Impl::read_ready(int count) {
     const double now_s = monotonic_s();
     arrival_s = now_s;
     if ((event.events & EPOLLIN) != 0) {
-      arrival_s = receive_times.first_byte_s(fd, not_before_s, now_s);
+      arrival_s = receive_times.last_byte_s(fd, not_before_s, now_s);
       if (delay_sink) delay_sink(now_s - arrival_s);
       ++stats.num_reads;
     }
