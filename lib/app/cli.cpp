@@ -1,5 +1,6 @@
 #include "lib/app/cli.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -76,8 +77,12 @@ struct CommandLine::Impl {
   [[nodiscard]] std::string help() const {
     std::string out = fmt::format("{}\n\nUsage: {} COMMAND [options]\n\nCommands:\n",
                                   app.get_description(), tool);
+    std::size_t width = 12;
     for (const std::unique_ptr<Command>& command : commands) {
-      out += fmt::format("  {:<12}{}\n", command->name, command->summary);
+      width = std::max(width, command->name.size() + 2);
+    }
+    for (const std::unique_ptr<Command>& command : commands) {
+      out += fmt::format("  {:<{}}{}\n", command->name, width, command->summary);
     }
     out += "\nOptions:\n";
     for (const std::unique_ptr<InfoFlag>& flag : info_flags) {

@@ -14,8 +14,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> names = {"run",  "limits",  "verify", "generate",
-                                                 "eval", "inspect", "synth"};
+  static const std::vector<std::string> names = {"run",      "limits", "verify",
+                                                 "generate", "eval",   "inspect",
+                                                 "synth",    "import", "scripted-server"};
   return names;
 }
 
