@@ -16,7 +16,7 @@
 namespace moe::test {
 namespace {
 
-using ::testing::HasSubstr;
+using HasSubstr;
 using ::testing::IsEmpty;
 
 json::Json times_json(std::vector<std::string> args, int exit_code = 0) {
@@ -66,6 +66,38 @@ TEST(PlanPredict, AReportOfMoeBenchCalibrates) {
   const json::Json report =
       times_json({"predict", "Qwen3-30B-A3B", "--gpu", "h100-sxm", "--calibration", bench});
   EXPECT_GT(report["settings"]["decode_calibration"].get<double>(), 0.0);
+}
+
+TEST(PlanPredict, AReportOfMoeSkewGivesThePopularity) {
+  const TempDir temp;
+  const std::string skew = (temp.path() / "skew.json").string();
+  const ProcessResult inspected =
+      run_moe_skew({"inspect", checkpoint("tinymoe-qwen3") + "/routing-c.safetensors", "-o", skew,
+                    "-q", "--format", "none"});
+  ASSERT_EQ(inspected.exit_code, 0) << inspected.err;
+  const std::string model = checkpoint("tinymoe-qwen3");
+  const json::Json report =
+      times_json({"predict", model, "--gpu", "h100-sxm", "--popularity", skew});
+  EXPECT_THAT(report["settings"]["routing"].get<std::string>(), HasSubstr("skew.json"));
+  // The same experts under even routing: a skewed batch touches fewer of them.
+  const json::Json even = times_json({"predict", model, "--gpu", "h100-sxm"});
+  const auto distinct = [](const json::Json& r) {
+    const json::Json& table = r["tables"]["decode_step"];
+    std::size_t column = 0;
+    while (table["columns"][column]["name"] != "distinct_experts_per_layer") ++column;
+    return table["rows"][1][column].get<double>();
+  };
+  EXPECT_LT(distinct(report), distinct(even));
+  // A report without the table of experts is refused with what writes one.
+  const std::string plan = (temp.path() / "plan.json").string();
+  ASSERT_EQ(run_moe_skew({"plan", model + "/routing-c.safetensors", "--gpus", "4", "-o", plan, "-q",
+                          "--format", "none"})
+                .exit_code,
+            0);
+  const ProcessResult refused =
+      run_moe_plan({"predict", model, "--gpu", "h100-sxm", "--popularity", plan});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("moe-skew inspect"));
 }
 
 TEST(PlanPredict, WrongInputsAreOneLineWithTheRightCode) {

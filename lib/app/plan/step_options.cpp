@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/app/plan/plan_inputs.hpp"
+#include "lib/app/plan/tool_reports.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
+#include "lib/report/json_io.hpp"
 
 namespace moe::app {
 namespace {
-
-constexpr std::int64_t kMaxExperts = 65536;
 
 std::int64_t num_experts_of(const model::Architecture& architecture) {
   std::int64_t most = 0;
@@ -41,28 +41,6 @@ std::optional<std::size_t> column_of(const json::Json& table, const std::string&
 std::optional<double> cell_number(const json::Json& row, std::size_t column) {
   if (!row.is_array() || column >= row.size() || !row[column].is_number()) return std::nullopt;
   return row[column].get<double>();
-}
-
-// Tokens per expert over all layers of one table; empty when it has no such columns.
-std::vector<double> popularity_of_table(const json::Json& table) {
-  std::vector<double> result;
-  const auto expert = column_of(table, "expert");
-  std::optional<std::size_t> tokens;
-  for (const char* name : {"tokens", "num_tokens", "load", "share"}) {
-    if (!tokens) tokens = column_of(table, name);
-  }
-  if (!expert || !tokens || !table.contains("rows") || !table["rows"].is_array()) return result;
-  for (const json::Json& row : table["rows"]) {
-    const auto id = cell_number(row, *expert);
-    const auto count = cell_number(row, *tokens);
-    if (!id || !count || *id < 0.0 || *id >= static_cast<double>(kMaxExperts) || *count < 0.0) {
-      continue;
-    }
-    const auto index = static_cast<std::size_t>(*id);
-    if (result.size() <= index) result.resize(index + 1, 0.0);
-    result[index] += *count;
-  }
-  return result;
 }
 
 // One point of moe-bench's latency table.
@@ -168,16 +146,7 @@ std::vector<double> read_popularity(const std::filesystem::path& path) {
     }
     return result;
   }
-  if (document.is_object() && document.contains("tables") && document["tables"].is_object()) {
-    for (const auto& [name, table] : document["tables"].items()) {
-      std::vector<double> result = popularity_of_table(table);
-      if (!result.empty()) return result;
-    }
-  }
-  throw Error(ErrorCode::kInput,
-              fmt::format("{}: expected a JSON array of numbers, or a report with a table that has "
-                          "the columns expert and tokens",
-                          path.string()));
+  return popularity_from_report(report::read_report(path.string()), path.string());
 }
 
 planner::StepSetup resolve_setup(const StepArgs& args, const model::Architecture& architecture) {

@@ -49,8 +49,8 @@ void add_data_options(Options& options, StepArgs& args);
 [[nodiscard]] planner::FitOptions resolve_fit(const StepArgs& args, const planner::StepSetup& setup,
                                               const planner::RequestShape& shape);
 
-// Expert popularity from a file: a JSON array of numbers, or a moekit report with a table that has
-// the columns expert and tokens (moe-skew, moe-bench); summed over layers.
+// Expert popularity from a file: a JSON array of numbers, or a report of moe-skew inspect or
+// moe-bench run (tool_reports.hpp).
 [[nodiscard]] std::vector<double> read_popularity(const std::filesystem::path& path);
 
 // The settings, as a report records them.

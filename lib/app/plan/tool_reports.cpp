@@ -38,12 +38,12 @@ std::optional<std::size_t> column(const report::Table& table, const char* name) 
   return std::nullopt;
 }
 
-// Shares of the selections, most popular first, as the mean over layers: what counts is how
-// uneven a layer is, not which expert is hot in it.
-std::vector<double> popularity_of(const report::Table& table, const std::string& where) {
-  const auto expert = column(table, kSkewExpertColumn);
-  const auto tokens = column(table, kSkewTokensColumn);
-  const auto layer = column(table, kSkewLayerColumn);
+// Shares of the selections, most popular first; empty when the table has not the columns.
+std::vector<double> popularity_of(const report::Table& table, const char* count_column,
+                                  const std::string& where) {
+  const auto expert = column(table, kExpertColumn);
+  const auto tokens = column(table, count_column);
+  const auto layer = column(table, kLayerColumn);
   if (!expert || !tokens) return {};
   std::map<double, std::vector<double>> layers;
   for (const auto& row : table.rows) {
@@ -51,7 +51,7 @@ std::vector<double> popularity_of(const report::Table& table, const std::string&
     const double of = layer ? report::number_of(row[*layer]).value_or(0.0) : 0.0;
     if (!count || *count < 0.0) {
       throw Error(ErrorCode::kInput,
-                  fmt::format("{}: table {}: expected counts of 0 or more", where, kSkewTable));
+                  fmt::format("{}: column {}: expected counts of 0 or more", where, count_column));
     }
     layers[of].push_back(*count);
   }
@@ -63,8 +63,8 @@ std::vector<double> popularity_of(const report::Table& table, const std::string&
     std::sort(counts.begin(), counts.end(), std::greater<>());
     if (mean.empty()) mean.resize(counts.size(), 0.0);
     if (mean.size() != counts.size()) {
-      throw Error(ErrorCode::kInput, fmt::format("{}: table {}: layers with {} and with {} experts",
-                                                 where, kSkewTable, mean.size(), counts.size()));
+      throw Error(ErrorCode::kInput, fmt::format("{}: layers with {} and with {} experts", where,
+                                                 mean.size(), counts.size()));
     }
     for (std::size_t i = 0; i < counts.size(); ++i) mean[i] += counts[i] / sum;
   }
@@ -87,15 +87,32 @@ std::vector<double> deal_popularity(const std::vector<double>& sorted) {
   return dealt;
 }
 
+std::vector<double> popularity_from_report(const report::Report& report, const std::string& where) {
+  const bool is_bench = report.tool.value("name", std::string()) == "moe-bench";
+  require_tool(report, where, is_bench ? "moe-bench" : "moe-skew");
+  const char* name = is_bench ? kBenchTable : kSkewTable;
+  const auto table = report.tables.find(name);
+  std::vector<double> sorted;
+  if (table != report.tables.end()) {
+    sorted = popularity_of(table->second, is_bench ? kBenchCountColumn : kSkewCountColumn, where);
+  }
+  if (sorted.empty()) {
+    throw Error(
+        ErrorCode::kInput,
+        fmt::format("{}: holds no table {} with selections of experts; moe-skew inspect and "
+                    "moe-bench run write one",
+                    where, name));
+  }
+  return deal_popularity(sorted);
+}
+
 SkewEvidence skew_from_report(const report::Report& report, const std::string& where) {
   require_tool(report, where, "moe-skew");
   SkewEvidence evidence;
-  if (const auto table = report.tables.find(kSkewTable); table != report.tables.end()) {
-    evidence.skew.popularity = deal_popularity(popularity_of(table->second, where));
-    if (!evidence.skew.popularity.empty()) {
-      evidence.notes.push_back(
-          fmt::format("popularity of {} experts from {}", evidence.skew.popularity.size(), where));
-    }
+  if (report.tables.contains(kSkewTable)) {
+    evidence.skew.popularity = popularity_from_report(report, where);
+    evidence.notes.push_back(
+        fmt::format("popularity of {} experts from {}", evidence.skew.popularity.size(), where));
   }
   if (const report::Metric* balancedness = value_of(report, kSkewBalancedness)) {
     if (!(*balancedness->value > 0.0 && *balancedness->value <= 1.0)) {

@@ -13,12 +13,16 @@
 
 namespace moe::app {
 
-// moe-skew: table of selections per expert with the columns "expert" and "tokens" (and "layer" when
-// there are several), and mean over maximum load of the ranks under the placement it proposes.
-inline constexpr const char* kSkewTable = "expert_load";
-inline constexpr const char* kSkewExpertColumn = "expert";
-inline constexpr const char* kSkewLayerColumn = "layer";
-inline constexpr const char* kSkewTokensColumn = "tokens";
+// moe-skew: table of selections per expert (`inspect`), and mean over maximum load of the ranks
+// under the placement it proposes (`plan`).
+inline constexpr const char* kSkewTable = "experts";
+inline constexpr const char* kSkewCountColumn = "assignments";
+// moe-bench: the same of the tokens it ran.
+inline constexpr const char* kBenchTable = "routing_expert_load";
+inline constexpr const char* kBenchCountColumn = "tokens";
+// Both have a row for each layer and expert.
+inline constexpr const char* kLayerColumn = "layer";
+inline constexpr const char* kExpertColumn = "expert";
 inline constexpr const char* kSkewBalancedness = "placement_gpu_balancedness_ratio";
 // moe-a2a: bus bandwidth at the largest size and over how many nodes it was measured.
 inline constexpr const char* kA2aBusBandwidth = "a2a_busbw_bytes_per_s";
@@ -27,6 +31,12 @@ inline constexpr const char* kA2aNodes = "num_nodes";
 // Shares sorted from the most to the least popular, put into an order in which any power of two of
 // equal blocks gets a fair deal (bit reversal): what a placement that looks at load does at least.
 [[nodiscard]] std::vector<double> deal_popularity(const std::vector<double>& sorted);
+
+// Popularity of the experts from a report of moe-skew or moe-bench, dealt as above: the mean over
+// layers of the sorted shares, for what counts is how uneven a layer is, not which expert is hot in
+// it. Throws Error(kInput) when the report is neither, not valid, or holds no such table.
+[[nodiscard]] std::vector<double> popularity_from_report(const report::Report& report,
+                                                         const std::string& where);
 
 struct SkewEvidence {
   planner::RoutingSkew skew;

@@ -30,7 +30,8 @@ std::string failure(Function&& function) {
 
 report::Report skew_report() {
   report::Report report = report_of("moe-skew");
-  report::Table table = make_table("Load", {{"layer", "1"}, {"expert", "1"}, {"tokens", "1"}});
+  report::Table table =
+      make_table("Load", {{kLayerColumn, "1"}, {kExpertColumn, "1"}, {kSkewCountColumn, "1"}});
   // Two layers, equally skewed, with other experts hot.
   for (const auto& [layer, expert, tokens] :
        {std::array<std::int64_t, 3>{0, 0, 30}, {0, 1, 10}, {1, 0, 25}, {1, 1, 75}}) {
