@@ -22,10 +22,12 @@ IdCleaner::IdCleaner(const InputInfo& info, std::optional<ElementType> stored_as
 }
 
 bool IdCleaner::is_clean(std::span<const std::int32_t> ids) const {
-  if (is_ambiguous_type_ || !info_.physical_to_logical.empty()) return false;
+  if (!info_.physical_to_logical.empty()) return false;
+  // Ids that are also how -1 is stored have to be counted.
+  const std::int32_t bound = is_ambiguous_type_ ? std::min(limit_, sentinel_) : limit_;
   std::uint32_t largest = 0;  // as unsigned numbers, so that negative ids are large
   for (const std::int32_t id : ids) largest = std::max(largest, static_cast<std::uint32_t>(id));
-  return largest < static_cast<std::uint32_t>(limit_);
+  return largest < static_cast<std::uint32_t>(bound);
 }
 
 void IdCleaner::clean(std::int64_t layer_idx, std::span<std::int32_t> ids) {
