@@ -31,7 +31,7 @@ configure() {
     # What ccache needs to handle precompiled headers.
     export CCACHE_SLOPPINESS=pch_defines,time_macros
   fi
-  flags+=(-DMOE_PRECOMPILE=ON)
+  flags+=(-DMOE_PRECOMPILE=ON -DMOE_UNITY=ON)
   case "$(${CXX:-c++} -dumpversion 2>/dev/null)" in
     12*) ;;
     *) flags+=(-DMOE_WARNINGS_AS_ERRORS=OFF) ;;

@@ -9,40 +9,37 @@
 #include "lib/balance/balancedness.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
 
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
-
 std::vector<std::int32_t> gpu_of_slots(const Placement& placement) {
-  std::vector<std::int32_t> gpus(idx(placement.num_slots()));
+  std::vector<std::int32_t> gpus(as_index(placement.num_slots()));
   for (std::int32_t gpu = 0; gpu < placement.num_gpus(); ++gpu) {
-    std::fill(gpus.begin() + placement.slot_begin[idx(gpu)],
-              gpus.begin() + placement.slot_begin[idx(gpu) + 1], gpu);
+    std::fill(gpus.begin() + placement.slot_begin[as_index(gpu)],
+              gpus.begin() + placement.slot_begin[as_index(gpu) + 1], gpu);
   }
   return gpus;
 }
 
 // share[expert, GPU]: part of the expert's copies that a GPU gets.
 std::vector<double> gpu_shares(const Placement& placement, std::int32_t layer) {
-  const std::size_t num_gpus = idx(placement.num_gpus());
+  const std::size_t num_gpus = as_index(placement.num_gpus());
   const std::vector<std::int32_t> gpus = gpu_of_slots(placement);
   const std::vector<std::int32_t> replicas = replica_counts(placement, layer);
-  std::vector<double> shares(idx(placement.num_experts) * num_gpus, 0.0);
+  std::vector<double> shares(as_index(placement.num_experts) * num_gpus, 0.0);
   const std::span<const std::int32_t> slots = placement.layer(layer);
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-    shares[idx(slots[slot]) * num_gpus + idx(gpus[slot])] +=
-        1.0 / static_cast<double>(replicas[idx(slots[slot])]);
+    shares[as_index(slots[slot]) * num_gpus + as_index(gpus[slot])] +=
+        1.0 / static_cast<double>(replicas[as_index(slots[slot])]);
   }
   return shares;
 }
 
 double distance(const Cluster& cluster, std::int32_t gpu_a, std::int32_t gpu_b) {
   if (gpu_a == gpu_b) return 0.0;
-  return cluster.node[idx(gpu_a)] == cluster.node[idx(gpu_b)] ? 1.0 : 2.0;
+  return cluster.node[as_index(gpu_a)] == cluster.node[as_index(gpu_b)] ? 1.0 : 2.0;
 }
 
 // Sum over rows (or columns) of the `room` largest entries.
@@ -70,7 +67,7 @@ class LayerExchange {
         cluster_(&cluster),
         loads_(&loads),
         options_(options),
-        cost_(idx(transitions.num_experts()) * idx(cluster.num_gpus())) {}
+        cost_(as_index(transitions.num_experts()) * as_index(cluster.num_gpus())) {}
 
   // True when something moved.
   bool improve(std::int32_t layer, Placement& placement) {
@@ -79,23 +76,23 @@ class LayerExchange {
     const std::span<std::int32_t> slots = placement.layer(layer);
     std::vector<double> gpu_load = gpu_loads(placement, layer, loads_->layer(layer));
     const double limit = load_limit(layer, placement);
-    const std::size_t num_gpus = idx(cluster_->num_gpus());
+    const std::size_t num_gpus = as_index(cluster_->num_gpus());
     bool has_moved = false;
     for (bool again = true; again;) {
       again = false;
       for (std::size_t a = 0; a < slots.size(); ++a) {
         for (std::size_t b = a + 1; b < slots.size(); ++b) {
           if (gpus[a] == gpus[b]) continue;
-          const double* of_a = cost_.data() + idx(slots[a]) * num_gpus;
-          const double* of_b = cost_.data() + idx(slots[b]) * num_gpus;
+          const double* of_a = cost_.data() + as_index(slots[a]) * num_gpus;
+          const double* of_b = cost_.data() + as_index(slots[b]) * num_gpus;
           const double gain = of_a[gpus[a]] + of_b[gpus[b]] - of_a[gpus[b]] - of_b[gpus[a]];
           if (gain <= 1e-9 * (of_a[gpus[a]] + of_b[gpus[b]])) continue;
           const double moved =
-              loads_->layer(layer)[idx(slots[a])] - loads_->layer(layer)[idx(slots[b])];
-          double& load_a = gpu_load[idx(gpus[a])];
-          double& load_b = gpu_load[idx(gpus[b])];
-          const bool fits_a = (load_a - moved) / cluster_->speed[idx(gpus[a])] <= limit;
-          const bool fits_b = (load_b + moved) / cluster_->speed[idx(gpus[b])] <= limit;
+              loads_->layer(layer)[as_index(slots[a])] - loads_->layer(layer)[as_index(slots[b])];
+          double& load_a = gpu_load[as_index(gpus[a])];
+          double& load_b = gpu_load[as_index(gpus[b])];
+          const bool fits_a = (load_a - moved) / cluster_->speed[as_index(gpus[a])] <= limit;
+          const bool fits_b = (load_b + moved) / cluster_->speed[as_index(gpus[b])] <= limit;
           if (!fits_a || !fits_b) continue;
           load_a -= moved;
           load_b += moved;
@@ -123,8 +120,8 @@ class LayerExchange {
 
   // cost_[expert, GPU] of the layer's transitions to both sides, were the expert on that GPU.
   void find_costs(std::int32_t layer, const Placement& placement) {
-    const std::size_t num_gpus = idx(cluster_->num_gpus());
-    const std::size_t num_experts = idx(transitions_->num_experts());
+    const std::size_t num_gpus = as_index(cluster_->num_gpus());
+    const std::size_t num_experts = as_index(transitions_->num_experts());
     std::fill(cost_.begin(), cost_.end(), 0.0);
     std::vector<double> by_gpu(num_experts * num_gpus, 0.0);  // flow between expert and GPU
     const auto add = [&](std::int32_t other, bool is_before) {
@@ -148,9 +145,9 @@ class LayerExchange {
       for (std::int32_t here = 0; here < cluster_->num_gpus(); ++here) {
         double cost = 0.0;
         for (std::int32_t there = 0; there < cluster_->num_gpus(); ++there) {
-          cost += by_gpu[expert * num_gpus + idx(there)] * distance(*cluster_, here, there);
+          cost += by_gpu[expert * num_gpus + as_index(there)] * distance(*cluster_, here, there);
         }
-        cost_[expert * num_gpus + idx(here)] = cost;
+        cost_[expert * num_gpus + as_index(here)] = cost;
       }
     }
   }
@@ -167,24 +164,28 @@ class LayerExchange {
 Transitions::Transitions(std::int32_t num_layers, std::int32_t num_experts)
     : num_layers_(num_layers),
       num_experts_(num_experts),
-      counts_(idx(std::max(0, num_layers - 1)) * idx(num_experts) * idx(num_experts), 0.0) {}
+      counts_(as_index(std::max(0, num_layers - 1)) * as_index(num_experts) * as_index(num_experts),
+              0.0) {}
 
 void Transitions::add(std::span<const std::int32_t> chosen, std::int32_t top_k) {
-  MOE_CHECK(chosen.size() == idx(num_layers_) * idx(top_k));
+  MOE_CHECK(chosen.size() == as_index(num_layers_) * as_index(top_k));
   for (std::int32_t layer = 0; layer + 1 < num_layers_; ++layer) {
-    double* flow = counts_.data() + idx(layer) * idx(num_experts_) * idx(num_experts_);
-    for (const std::int32_t a : chosen.subspan(idx(layer) * idx(top_k), idx(top_k))) {
+    double* flow =
+        counts_.data() + as_index(layer) * as_index(num_experts_) * as_index(num_experts_);
+    for (const std::int32_t a :
+         chosen.subspan(as_index(layer) * as_index(top_k), as_index(top_k))) {
       if (a < 0) continue;
-      for (const std::int32_t b : chosen.subspan(idx(layer + 1) * idx(top_k), idx(top_k))) {
-        if (b >= 0) flow[idx(a) * idx(num_experts_) + idx(b)] += 1.0;
+      for (const std::int32_t b :
+           chosen.subspan(as_index(layer + 1) * as_index(top_k), as_index(top_k))) {
+        if (b >= 0) flow[as_index(a) * as_index(num_experts_) + as_index(b)] += 1.0;
       }
     }
   }
 }
 
 std::span<const double> Transitions::between(std::int32_t layer) const {
-  const std::size_t size = idx(num_experts_) * idx(num_experts_);
-  return std::span(counts_).subspan(idx(layer) * size, size);
+  const std::size_t size = as_index(num_experts_) * as_index(num_experts_);
+  return std::span(counts_).subspan(as_index(layer) * size, size);
 }
 
 double Transitions::total() const {
@@ -193,8 +194,8 @@ double Transitions::total() const {
 
 TransitionShares transition_shares(const Placement& placement, const Cluster& cluster,
                                    const Transitions& transitions) {
-  const std::size_t num_gpus = idx(cluster.num_gpus());
-  const std::size_t num_experts = idx(transitions.num_experts());
+  const std::size_t num_gpus = as_index(cluster.num_gpus());
+  const std::size_t num_experts = as_index(transitions.num_experts());
   double on_gpu = 0.0;
   double on_node = 0.0;
   for (std::int32_t layer = 0; layer + 1 < transitions.num_layers(); ++layer) {
@@ -231,13 +232,14 @@ TransitionShares transition_shares(const Placement& placement, const Cluster& cl
 }
 
 TransitionShares transition_bound(const Cluster& cluster, const Transitions& transitions) {
-  std::vector<std::int32_t> node_slots(idx(cluster.num_nodes()), 0);
+  std::vector<std::int32_t> node_slots(as_index(cluster.num_nodes()), 0);
   for (std::size_t gpu = 0; gpu < cluster.slots.size(); ++gpu) {
-    node_slots[idx(cluster.node[gpu])] += cluster.slots[gpu];
+    node_slots[as_index(cluster.node[gpu])] += cluster.slots[gpu];
   }
-  const std::size_t gpu_room = idx(*std::max_element(cluster.slots.begin(), cluster.slots.end()));
-  const std::size_t node_room = idx(*std::max_element(node_slots.begin(), node_slots.end()));
-  const std::size_t num_experts = idx(transitions.num_experts());
+  const std::size_t gpu_room =
+      as_index(*std::max_element(cluster.slots.begin(), cluster.slots.end()));
+  const std::size_t node_room = as_index(*std::max_element(node_slots.begin(), node_slots.end()));
+  const std::size_t num_experts = as_index(transitions.num_experts());
   double on_gpu = 0.0;
   double on_node = 0.0;
   for (std::int32_t layer = 0; layer + 1 < transitions.num_layers(); ++layer) {

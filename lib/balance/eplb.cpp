@@ -10,13 +10,10 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 void require_divides(std::int32_t divisor, std::int32_t value, const char* what_divisor,
                      const char* what_value) {
@@ -67,11 +64,11 @@ class Packer {
       order_.emplace_back(-weight, static_cast<std::int32_t>(order_.size()));
     }
     std::sort(order_.begin(), order_.end());
-    pack_weights_.assign(idx(num_packs), 0.0F);
-    fill_.assign(idx(num_packs), 0);
+    pack_weights_.assign(as_index(num_packs), 0.0F);
+    fill_.assign(as_index(num_packs), 0);
     for (const auto& [weight, item] : order_) {
       const std::size_t pack = lightest_open(size);
-      members_[pack * idx(size) + idx(fill_[pack])] = item;
+      members_[pack * as_index(size) + as_index(fill_[pack])] = item;
       pack_weights_[pack] -= weight;
       ++fill_[pack];
     }
@@ -102,11 +99,11 @@ class LayerPlanner {
         num_experts_(num_experts),
         experts_per_node_(num_experts / shape.num_nodes),
         slots_per_node_(shape.num_slots / shape.num_nodes),
-        weights_(idx(num_experts)),
-        share_(idx(experts_per_node_)),
-        count_(idx(experts_per_node_)),
-        slot_expert_(idx(slots_per_node_)),
-        slot_weights_(idx(slots_per_node_)) {}
+        weights_(as_index(num_experts)),
+        share_(as_index(experts_per_node_)),
+        count_(as_index(experts_per_node_)),
+        slot_expert_(as_index(slots_per_node_)),
+        slot_weights_(as_index(slots_per_node_)) {}
 
   void plan(std::span<const double> loads, std::span<std::int32_t> slots) {
     for (std::size_t expert = 0; expert < weights_.size(); ++expert) {
@@ -115,12 +112,13 @@ class LayerPlanner {
     assign_groups();
     for (std::int32_t node = 0; node < shape_.num_nodes; ++node) {
       const std::span<const std::int32_t> experts(
-          experts_by_node_.data() + idx(node * experts_per_node_), idx(experts_per_node_));
+          experts_by_node_.data() + as_index(node * experts_per_node_),
+          as_index(experts_per_node_));
       replicate(experts);
       node_packer_.pack(slot_weights_, shape_.num_gpus / shape_.num_nodes);
       for (std::size_t i = 0; i < slot_expert_.size(); ++i) {
-        slots[idx(node * slots_per_node_) + i] =
-            experts[idx(slot_expert_[idx(node_packer_.members()[i])])];
+        slots[as_index(node * slots_per_node_) + i] =
+            experts[as_index(slot_expert_[as_index(node_packer_.members()[i])])];
       }
     }
   }
@@ -129,13 +127,13 @@ class LayerPlanner {
   // Groups to nodes; experts_by_node_ lists the experts node by node.
   void assign_groups() {
     const std::int32_t group_size = num_experts_ / shape_.num_groups;
-    group_weights_.assign(idx(shape_.num_groups), 0.0F);
+    group_weights_.assign(as_index(shape_.num_groups), 0.0F);
     for (std::int32_t group = 0; group < shape_.num_groups; ++group) {
       double sum = 0.0;
       for (std::int32_t i = 0; i < group_size; ++i) {
-        sum += static_cast<double>(weights_[idx(group * group_size + i)]);
+        sum += static_cast<double>(weights_[as_index(group * group_size + i)]);
       }
-      group_weights_[idx(group)] = static_cast<float>(sum);
+      group_weights_[as_index(group)] = static_cast<float>(sum);
     }
     group_packer_.pack(group_weights_, shape_.num_nodes);
     experts_by_node_.clear();
@@ -149,7 +147,7 @@ class LayerPlanner {
   // Each spare slot goes to the expert with the largest load per replica.
   void replicate(std::span<const std::int32_t> experts) {
     for (std::size_t i = 0; i < experts.size(); ++i) {
-      share_[i] = weights_[idx(experts[i])];
+      share_[i] = weights_[as_index(experts[i])];
       count_[i] = 1;
       slot_expert_[i] = static_cast<std::int32_t>(i);
     }
@@ -158,10 +156,10 @@ class LayerPlanner {
           static_cast<std::size_t>(std::max_element(share_.begin(), share_.end()) - share_.begin());
       slot_expert_[slot] = static_cast<std::int32_t>(hottest);
       ++count_[hottest];
-      share_[hottest] = weights_[idx(experts[hottest])] / static_cast<float>(count_[hottest]);
+      share_[hottest] = weights_[as_index(experts[hottest])] / static_cast<float>(count_[hottest]);
     }
     for (std::size_t slot = 0; slot < slot_expert_.size(); ++slot) {
-      slot_weights_[slot] = share_[idx(slot_expert_[slot])];
+      slot_weights_[slot] = share_[as_index(slot_expert_[slot])];
     }
   }
 

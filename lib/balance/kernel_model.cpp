@@ -9,16 +9,13 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 #include "lib/json/read.hpp"
 
 namespace moe::balance {
 namespace {
 
 using json::Json;
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
   if (!object.is_object() || !object.contains(key)) {
@@ -118,26 +115,26 @@ double kernel_time_s(const KernelFit& fit, const ExpertShape& shape, double rows
 double step_time(const Placement& placement, std::span<const double> speeds,
                  std::span<const double> counts, double tokens, const KernelFit* fit,
                  const ExpertShape& shape) {
-  const std::size_t num_experts = idx(placement.num_experts);
-  MOE_CHECK(counts.size() == idx(placement.num_layers) * num_experts);
+  const std::size_t num_experts = as_index(placement.num_experts);
+  MOE_CHECK(counts.size() == as_index(placement.num_layers) * num_experts);
   double sum = 0.0;
   for (std::int32_t layer = 0; layer < placement.num_layers; ++layer) {
     const std::vector<std::int32_t> replicas = replica_counts(placement, layer);
-    const std::span<const double> row = counts.subspan(idx(layer) * num_experts, num_experts);
+    const std::span<const double> row = counts.subspan(as_index(layer) * num_experts, num_experts);
     const std::span<const std::int32_t> slots = placement.layer(layer);
     double slowest = 0.0;
     for (std::int32_t gpu = 0; gpu < placement.num_gpus(); ++gpu) {
       double rows = 0.0;
       double hits = 0.0;
-      for (std::int32_t slot = placement.slot_begin[idx(gpu)];
-           slot < placement.slot_begin[idx(gpu) + 1]; ++slot) {
-        const std::size_t expert = idx(slots[idx(slot)]);
+      for (std::int32_t slot = placement.slot_begin[as_index(gpu)];
+           slot < placement.slot_begin[as_index(gpu) + 1]; ++slot) {
+        const std::size_t expert = as_index(slots[as_index(slot)]);
         const double share = row[expert] / static_cast<double>(replicas[expert]);
         rows += share;
         // Less than one copy a replica: some replicas get none.
         hits += std::min(1.0, share);
       }
-      const double speed = speeds.empty() ? 1.0 : speeds[idx(gpu)];
+      const double speed = speeds.empty() ? 1.0 : speeds[as_index(gpu)];
       const double time = fit == nullptr
                               ? rows
                               : (hits > 0.0 ? kernel_time_s(*fit, shape, rows, hits, tokens) : 0.0);

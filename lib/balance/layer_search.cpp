@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
@@ -11,42 +12,39 @@ namespace {
 // Gains below this are rounding.
 constexpr double kMinGain = 1e-12;
 
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
-
 }  // namespace
 
 LayerSearch::LayerSearch(const SearchShape& shape)
     : shape_(shape),
       num_gpus_(static_cast<std::int32_t>(shape.speed.size())),
       num_slots_(shape.slot_begin.back()),
-      peak_(idx(shape.num_experts)),
-      replicas_(idx(shape.num_experts)),
-      share_(idx(shape.num_experts) * idx(shape.num_traces)),
-      gpu_load_(idx(num_gpus_) * idx(shape.num_traces)),
-      fill_(idx(num_gpus_)),
-      slot_expert_(idx(num_slots_)),
-      present_(idx(num_gpus_) * idx(shape.num_experts)) {
+      peak_(as_index(shape.num_experts)),
+      replicas_(as_index(shape.num_experts)),
+      share_(as_index(shape.num_experts) * as_index(shape.num_traces)),
+      gpu_load_(as_index(num_gpus_) * as_index(shape.num_traces)),
+      fill_(as_index(num_gpus_)),
+      slot_expert_(as_index(num_slots_)),
+      present_(as_index(num_gpus_) * as_index(shape.num_experts)) {
   MOE_CHECK(shape.num_traces > 0 && num_slots_ >= shape.num_experts);
   for (const double speed : shape.speed) inverse_speed_.push_back(1.0 / speed);
   for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-    const std::int32_t slots = shape.slot_begin[idx(gpu) + 1] - shape.slot_begin[idx(gpu)];
-    gpu_of_slot_.insert(gpu_of_slot_.end(), idx(slots), gpu);
+    const std::int32_t slots =
+        shape.slot_begin[as_index(gpu) + 1] - shape.slot_begin[as_index(gpu)];
+    gpu_of_slot_.insert(gpu_of_slot_.end(), as_index(slots), gpu);
   }
 }
 
 std::uint8_t& LayerSearch::present(std::int32_t gpu, std::int32_t expert) {
-  return present_[idx(gpu) * idx(shape_.num_experts) + idx(expert)];
+  return present_[as_index(gpu) * as_index(shape_.num_experts) + as_index(expert)];
 }
 
 std::uint8_t LayerSearch::present(std::int32_t gpu, std::int32_t expert) const {
-  return present_[idx(gpu) * idx(shape_.num_experts) + idx(expert)];
+  return present_[as_index(gpu) * as_index(shape_.num_experts) + as_index(expert)];
 }
 
 void LayerSearch::set_loads(std::span<const double> loads) {
-  const std::size_t num_traces = idx(shape_.num_traces);
-  MOE_CHECK(loads.size() == idx(shape_.num_experts) * num_traces);
+  const std::size_t num_traces = as_index(shape_.num_traces);
+  MOE_CHECK(loads.size() == as_index(shape_.num_experts) * num_traces);
   loads_.assign(loads.begin(), loads.end());
   has_load_ = false;
   const double total_speed = std::accumulate(shape_.speed.begin(), shape_.speed.end(), 0.0);
@@ -64,10 +62,10 @@ void LayerSearch::set_loads(std::span<const double> loads) {
 }
 
 void LayerSearch::set_share(std::int32_t expert) {
-  const std::size_t num_traces = idx(shape_.num_traces);
-  const double factor = 1.0 / static_cast<double>(replicas_[idx(expert)]);
+  const std::size_t num_traces = as_index(shape_.num_traces);
+  const double factor = 1.0 / static_cast<double>(replicas_[as_index(expert)]);
   for (std::size_t trace = 0; trace < num_traces; ++trace) {
-    const std::size_t i = idx(expert) * num_traces + trace;
+    const std::size_t i = as_index(expert) * num_traces + trace;
     share_[i] = loads_[i] * factor;
   }
 }
@@ -88,7 +86,7 @@ void LayerSearch::count_replicas() {
   std::vector<Claim> heap;
   heap.reserve(peak_.size());
   for (std::int32_t expert = 0; expert < shape_.num_experts; ++expert) {
-    heap.push_back({peak_[idx(expert)], 1, expert});
+    heap.push_back({peak_[as_index(expert)], 1, expert});
   }
   std::make_heap(heap.begin(), heap.end(), is_weaker);
   std::fill(replicas_.begin(), replicas_.end(), 1);
@@ -100,8 +98,8 @@ void LayerSearch::count_replicas() {
       heap.pop_back();
       continue;
     }
-    replicas_[idx(claim.expert)] = ++claim.replicas;
-    claim.share = peak_[idx(claim.expert)] / static_cast<double>(claim.replicas);
+    replicas_[as_index(claim.expert)] = ++claim.replicas;
+    claim.share = peak_[as_index(claim.expert)] / static_cast<double>(claim.replicas);
     std::push_heap(heap.begin(), heap.end(), is_weaker);
     --spare;
   }
@@ -112,25 +110,26 @@ void LayerSearch::build() {
   std::fill(present_.begin(), present_.end(), std::uint8_t{0});
   std::fill(fill_.begin(), fill_.end(), 0);
   std::fill(gpu_load_.begin(), gpu_load_.end(), 0.0);
-  open_load_.assign(idx(num_gpus_), 0.0);
+  open_load_.assign(as_index(num_gpus_), 0.0);
   std::fill(slot_expert_.begin(), slot_expert_.end(), -1);
   std::vector<std::pair<double, std::int32_t>> order;
   order.reserve(peak_.size());
   for (std::int32_t expert = 0; expert < shape_.num_experts; ++expert) {
     set_share(expert);
-    order.emplace_back(-peak_[idx(expert)] / static_cast<double>(replicas_[idx(expert)]), expert);
+    order.emplace_back(-peak_[as_index(expert)] / static_cast<double>(replicas_[as_index(expert)]),
+                       expert);
   }
   std::sort(order.begin(), order.end());
   for (const auto& [share, expert] : order) {
-    for (std::int32_t replica = 0; replica < replicas_[idx(expert)]; ++replica) place(expert);
+    for (std::int32_t replica = 0; replica < replicas_[as_index(expert)]; ++replica) place(expert);
   }
 }
 
 std::vector<std::int32_t> LayerSearch::copies_by_node(std::int32_t expert,
                                                       std::int32_t leaving) const {
-  std::vector<std::int32_t> copies(idx(shape_.node.back()) + 1, 0);
+  std::vector<std::int32_t> copies(as_index(shape_.node.back()) + 1, 0);
   for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-    if (gpu != leaving) copies[idx(shape_.node[idx(gpu)])] += present(gpu, expert);
+    if (gpu != leaving) copies[as_index(shape_.node[as_index(gpu)])] += present(gpu, expert);
   }
   return copies;
 }
@@ -139,13 +138,15 @@ std::vector<std::int32_t> LayerSearch::copies_by_node(std::int32_t expert,
 bool LayerSearch::node_allows(std::int32_t gpu, std::int32_t expert, std::int32_t leaving) const {
   if (!shape_.spreads_nodes) return true;
   const std::vector<std::int32_t> copies = copies_by_node(expert, leaving);
-  return copies[idx(shape_.node[idx(gpu)])] == *std::min_element(copies.begin(), copies.end());
+  return copies[as_index(shape_.node[as_index(gpu)])] ==
+         *std::min_element(copies.begin(), copies.end());
 }
 
 bool LayerSearch::node_releases(std::int32_t gpu, std::int32_t expert) const {
   if (!shape_.spreads_nodes) return true;
   const std::vector<std::int32_t> copies = copies_by_node(expert, -1);
-  return copies[idx(shape_.node[idx(gpu)])] == *std::max_element(copies.begin(), copies.end());
+  return copies[as_index(shape_.node[as_index(gpu)])] ==
+         *std::max_element(copies.begin(), copies.end());
 }
 
 bool LayerSearch::may_hold(std::int32_t gpu, std::int32_t expert) const {
@@ -153,41 +154,43 @@ bool LayerSearch::may_hold(std::int32_t gpu, std::int32_t expert) const {
 }
 
 void LayerSearch::put(std::int32_t gpu, std::int32_t expert) {
-  slot_expert_[idx(shape_.slot_begin[idx(gpu)] + fill_[idx(gpu)])] = expert;
-  ++fill_[idx(gpu)];
+  slot_expert_[as_index(shape_.slot_begin[as_index(gpu)] + fill_[as_index(gpu)])] = expert;
+  ++fill_[as_index(gpu)];
   ++present(gpu, expert);
-  const std::size_t num_traces = idx(shape_.num_traces);
+  const std::size_t num_traces = as_index(shape_.num_traces);
   for (std::size_t trace = 0; trace < num_traces; ++trace) {
-    gpu_load_[idx(gpu) * num_traces + trace] += share_[idx(expert) * num_traces + trace];
+    gpu_load_[as_index(gpu) * num_traces + trace] += share_[as_index(expert) * num_traces + trace];
   }
 }
 
 // place() for one trace without a rule about nodes, the case that has to be fast. A full GPU is
 // never the least.
 bool LayerSearch::place_one_trace(std::int32_t expert) {
-  const double share = share_[idx(expert)];
-  const bool is_replicated = replicas_[idx(expert)] > 1;
+  const double share = share_[as_index(expert)];
+  const bool is_replicated = replicas_[as_index(expert)] > 1;
   std::int32_t best = -1;
   double best_time = std::numeric_limits<double>::infinity();
   for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-    const double time = (open_load_[idx(gpu)] + share) * inverse_speed_[idx(gpu)];
+    const double time = (open_load_[as_index(gpu)] + share) * inverse_speed_[as_index(gpu)];
     if (time >= best_time || (is_replicated && present(gpu, expert) != 0)) continue;
     best_time = time;
     best = gpu;
   }
   if (best < 0) return false;
   put(best, expert);
-  const std::int32_t room = shape_.slot_begin[idx(best) + 1] - shape_.slot_begin[idx(best)];
-  open_load_[idx(best)] =
-      fill_[idx(best)] == room ? std::numeric_limits<double>::infinity() : gpu_load_[idx(best)];
+  const std::int32_t room =
+      shape_.slot_begin[as_index(best) + 1] - shape_.slot_begin[as_index(best)];
+  open_load_[as_index(best)] = fill_[as_index(best)] == room
+                                   ? std::numeric_limits<double>::infinity()
+                                   : gpu_load_[as_index(best)];
   return true;
 }
 
 // Onto the GPU that is fastest done with it. With `spreads_nodes` the rule about nodes gives way
 // before a slot stays empty.
 void LayerSearch::place(std::int32_t expert) {
-  const std::size_t num_traces = idx(shape_.num_traces);
-  const double* share = share_.data() + idx(expert) * num_traces;
+  const std::size_t num_traces = as_index(shape_.num_traces);
+  const double* share = share_.data() + as_index(expert) * num_traces;
   if (num_traces == 1 && !shape_.spreads_nodes) {
     if (!place_one_trace(expert)) place_by_exchange(expert);
     return;
@@ -197,14 +200,15 @@ void LayerSearch::place(std::int32_t expert) {
     std::int32_t best = -1;
     double best_time = std::numeric_limits<double>::infinity();
     for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-      const std::int32_t room = shape_.slot_begin[idx(gpu) + 1] - shape_.slot_begin[idx(gpu)];
-      if (fill_[idx(gpu)] == room || present(gpu, expert) != 0) continue;
-      const double* load = gpu_load_.data() + idx(gpu) * num_traces;
+      const std::int32_t room =
+          shape_.slot_begin[as_index(gpu) + 1] - shape_.slot_begin[as_index(gpu)];
+      if (fill_[as_index(gpu)] == room || present(gpu, expert) != 0) continue;
+      const double* load = gpu_load_.data() + as_index(gpu) * num_traces;
       double time = 0.0;
       for (std::size_t trace = 0; trace < num_traces; ++trace) {
         time = std::max(time, load[trace] + share[trace]);
       }
-      time *= inverse_speed_[idx(gpu)];
+      time *= inverse_speed_[as_index(gpu)];
       if (time >= best_time) continue;
       if (minds_nodes && !node_allows(gpu, expert, -1)) continue;
       best_time = time;
@@ -221,14 +225,15 @@ void LayerSearch::place(std::int32_t expert) {
 // All GPUs with room hold the expert already: another expert goes there from a GPU without it.
 void LayerSearch::place_by_exchange(std::int32_t expert) {
   for (std::int32_t target = 0; target < num_gpus_; ++target) {
-    const std::int32_t room = shape_.slot_begin[idx(target) + 1] - shape_.slot_begin[idx(target)];
-    if (fill_[idx(target)] == room) continue;
+    const std::int32_t room =
+        shape_.slot_begin[as_index(target) + 1] - shape_.slot_begin[as_index(target)];
+    if (fill_[as_index(target)] == room) continue;
     for (std::int32_t slot = 0; slot < num_slots_; ++slot) {
-      const std::int32_t gpu = gpu_of_slot_[idx(slot)];
-      const std::int32_t moving = slot_expert_[idx(slot)];
+      const std::int32_t gpu = gpu_of_slot_[as_index(slot)];
+      const std::int32_t moving = slot_expert_[as_index(slot)];
       if (moving < 0 || present(gpu, expert) != 0 || present(target, moving) != 0) continue;
       --present(gpu, moving);
-      slot_expert_[idx(slot)] = expert;
+      slot_expert_[as_index(slot)] = expert;
       ++present(gpu, expert);
       put(target, moving);
       refresh();
@@ -239,8 +244,9 @@ void LayerSearch::place_by_exchange(std::int32_t expert) {
   // A GPU has no more slots than there are experts, so another arrangement exists; the descent
   // does not need it, one copy beside another does no harm to what follows.
   for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-    const std::int32_t room = shape_.slot_begin[idx(gpu) + 1] - shape_.slot_begin[idx(gpu)];
-    if (fill_[idx(gpu)] == room) continue;
+    const std::int32_t room =
+        shape_.slot_begin[as_index(gpu) + 1] - shape_.slot_begin[as_index(gpu)];
+    if (fill_[as_index(gpu)] == room) continue;
     put(gpu, expert);
     reopen();
     return;
@@ -251,20 +257,22 @@ void LayerSearch::place_by_exchange(std::int32_t expert) {
 void LayerSearch::reopen() {
   if (shape_.num_traces != 1) return;
   for (std::int32_t gpu = 0; gpu < num_gpus_; ++gpu) {
-    const std::int32_t room = shape_.slot_begin[idx(gpu) + 1] - shape_.slot_begin[idx(gpu)];
-    open_load_[idx(gpu)] =
-        fill_[idx(gpu)] == room ? std::numeric_limits<double>::infinity() : gpu_load_[idx(gpu)];
+    const std::int32_t room =
+        shape_.slot_begin[as_index(gpu) + 1] - shape_.slot_begin[as_index(gpu)];
+    open_load_[as_index(gpu)] = fill_[as_index(gpu)] == room
+                                    ? std::numeric_limits<double>::infinity()
+                                    : gpu_load_[as_index(gpu)];
   }
 }
 
 // Shares, presence and loads from the slots: no drift from sums updated many times.
 void LayerSearch::refresh() {
-  const std::size_t num_traces = idx(shape_.num_traces);
+  const std::size_t num_traces = as_index(shape_.num_traces);
   std::fill(gpu_load_.begin(), gpu_load_.end(), 0.0);
   for (std::size_t slot = 0; slot < slot_expert_.size(); ++slot) {
     if (slot_expert_[slot] < 0) continue;
-    const double* share = share_.data() + idx(slot_expert_[slot]) * num_traces;
-    double* load = gpu_load_.data() + idx(gpu_of_slot_[slot]) * num_traces;
+    const double* share = share_.data() + as_index(slot_expert_[slot]) * num_traces;
+    double* load = gpu_load_.data() + as_index(gpu_of_slot_[slot]) * num_traces;
     for (std::size_t trace = 0; trace < num_traces; ++trace) load[trace] += share[trace];
   }
 }
@@ -275,20 +283,20 @@ void LayerSearch::start_from(std::span<const std::int32_t> slot_expert) {
   std::fill(present_.begin(), present_.end(), std::uint8_t{0});
   std::fill(replicas_.begin(), replicas_.end(), 0);
   for (std::size_t slot = 0; slot < slot_expert_.size(); ++slot) {
-    ++replicas_[idx(slot_expert_[slot])];
+    ++replicas_[as_index(slot_expert_[slot])];
     ++present(gpu_of_slot_[slot], slot_expert_[slot]);
   }
   for (std::int32_t expert = 0; expert < shape_.num_experts; ++expert) {
-    MOE_CHECK(replicas_[idx(expert)] > 0);
+    MOE_CHECK(replicas_[as_index(expert)] > 0);
     set_share(expert);
   }
   refresh();
 }
 
 double LayerSearch::time_of(std::int32_t gpu) const {
-  const std::size_t num_traces = idx(shape_.num_traces);
-  const double* load = gpu_load_.data() + idx(gpu) * num_traces;
-  return *std::max_element(load, load + num_traces) * inverse_speed_[idx(gpu)];
+  const std::size_t num_traces = as_index(shape_.num_traces);
+  const double* load = gpu_load_.data() + as_index(gpu) * num_traces;
+  return *std::max_element(load, load + num_traces) * inverse_speed_[as_index(gpu)];
 }
 
 std::int32_t LayerSearch::find_slowest_gpu() const {
@@ -311,12 +319,12 @@ void LayerSearch::kick(Rng& rng) {
   for (std::uint64_t i = 0; i < num_exchanges; ++i) {
     const std::int32_t slot_a = random_slot();
     const std::int32_t slot_b = random_slot();
-    const std::int32_t gpu_a = gpu_of_slot_[idx(slot_a)];
-    const std::int32_t gpu_b = gpu_of_slot_[idx(slot_b)];
-    const std::int32_t expert_a = slot_expert_[idx(slot_a)];
-    const std::int32_t expert_b = slot_expert_[idx(slot_b)];
+    const std::int32_t gpu_a = gpu_of_slot_[as_index(slot_a)];
+    const std::int32_t gpu_b = gpu_of_slot_[as_index(slot_b)];
+    const std::int32_t expert_a = slot_expert_[as_index(slot_a)];
+    const std::int32_t expert_b = slot_expert_[as_index(slot_b)];
     if (gpu_a == gpu_b || expert_a == expert_b) continue;
-    if (i == 0 && replicas_[idx(expert_a)] > 1 && may_hold(gpu_a, expert_b) &&
+    if (i == 0 && replicas_[as_index(expert_a)] > 1 && may_hold(gpu_a, expert_b) &&
         node_releases(gpu_a, expert_a)) {
       retype(slot_a, expert_b);
       continue;

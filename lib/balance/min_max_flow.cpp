@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 // Experts on the left with a supply, GPUs on the right with a room; Dinic's algorithm, written for
 // this shape.
@@ -33,7 +30,8 @@ class Transport {
         next_expert_(num_gpus) {
     for (std::size_t expert = 0; expert + 1 < first.size(); ++expert) {
       for (std::int32_t edge = first[expert]; edge < first[expert + 1]; ++edge) {
-        experts_of_[idx(gpus[idx(edge)])].push_back({static_cast<std::int32_t>(expert), edge});
+        experts_of_[as_index(gpus[as_index(edge)])].push_back(
+            {static_cast<std::int32_t>(expert), edge});
       }
     }
   }
@@ -93,16 +91,18 @@ class Transport {
     for (std::int32_t level = 0; !experts.empty(); ++level) {
       std::vector<std::int32_t> reached;
       for (const std::int32_t expert : experts) {
-        for (std::int32_t edge = first_[idx(expert)]; edge < first_[idx(expert) + 1]; ++edge) {
-          const std::size_t gpu = idx(gpus_[idx(edge)]);
+        for (std::int32_t edge = first_[as_index(expert)]; edge < first_[as_index(expert) + 1];
+             ++edge) {
+          const std::size_t gpu = as_index(gpus_[as_index(edge)]);
           if (gpu_level_[gpu] >= 0) continue;
           gpu_level_[gpu] = level;
           found = found || room_[gpu] > epsilon();
           for (const Back& back : experts_of_[gpu]) {
-            if (expert_level_[idx(back.expert)] >= 0 || flow_[idx(back.edge)] <= epsilon()) {
+            if (expert_level_[as_index(back.expert)] >= 0 ||
+                flow_[as_index(back.edge)] <= epsilon()) {
               continue;
             }
-            expert_level_[idx(back.expert)] = level + 1;
+            expert_level_[as_index(back.expert)] = level + 1;
             reached.push_back(back.expert);
           }
         }
@@ -113,13 +113,13 @@ class Transport {
   }
 
   double push_from(std::int32_t expert, double amount) {
-    std::int32_t& next = next_edge_[idx(expert)];
-    const std::int32_t begin = first_[idx(expert)];
-    const std::int32_t count = first_[idx(expert) + 1] - begin;
+    std::int32_t& next = next_edge_[as_index(expert)];
+    const std::int32_t begin = first_[as_index(expert)];
+    const std::int32_t count = first_[as_index(expert) + 1] - begin;
     for (; next < count; ++next) {
-      const std::size_t edge = idx(begin + next);
+      const std::size_t edge = as_index(begin + next);
       const std::int32_t gpu = gpus_[edge];
-      if (gpu_level_[idx(gpu)] != expert_level_[idx(expert)]) continue;
+      if (gpu_level_[as_index(gpu)] != expert_level_[as_index(expert)]) continue;
       const double pushed = push_into(gpu, amount);
       if (pushed <= epsilon()) continue;
       flow_[edge] += pushed;
@@ -129,21 +129,22 @@ class Transport {
   }
 
   double push_into(std::int32_t gpu, double amount) {
-    if (room_[idx(gpu)] > epsilon()) {
-      const double pushed = std::min(amount, room_[idx(gpu)]);
-      room_[idx(gpu)] -= pushed;
+    if (room_[as_index(gpu)] > epsilon()) {
+      const double pushed = std::min(amount, room_[as_index(gpu)]);
+      room_[as_index(gpu)] -= pushed;
       return pushed;
     }
-    std::size_t& next = next_expert_[idx(gpu)];
-    for (; next < experts_of_[idx(gpu)].size(); ++next) {
-      const Back& back = experts_of_[idx(gpu)][next];
-      const double flow = flow_[idx(back.edge)];
-      if (flow <= epsilon() || expert_level_[idx(back.expert)] != gpu_level_[idx(gpu)] + 1) {
+    std::size_t& next = next_expert_[as_index(gpu)];
+    for (; next < experts_of_[as_index(gpu)].size(); ++next) {
+      const Back& back = experts_of_[as_index(gpu)][next];
+      const double flow = flow_[as_index(back.edge)];
+      if (flow <= epsilon() ||
+          expert_level_[as_index(back.expert)] != gpu_level_[as_index(gpu)] + 1) {
         continue;
       }
       const double pushed = push_from(back.expert, std::min(amount, flow));
       if (pushed <= epsilon()) continue;
-      flow_[idx(back.edge)] -= pushed;
+      flow_[as_index(back.edge)] -= pushed;
       return pushed;
     }
     return 0.0;

@@ -7,16 +7,9 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
-namespace {
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
-
-}  // namespace
-
 std::int32_t Cluster::num_slots() const {
   std::int32_t sum = 0;
   for (const std::int32_t gpu_slots : slots) sum += gpu_slots;
@@ -37,12 +30,12 @@ Cluster uniform_cluster(std::int32_t num_gpus, std::int32_t num_slots, std::int3
                             num_nodes, num_gpus, num_slots));
   }
   Cluster cluster;
-  cluster.slots.assign(idx(num_gpus), num_slots / num_gpus);
-  for (std::int32_t gpu = 0; gpu < num_slots % num_gpus; ++gpu) ++cluster.slots[idx(gpu)];
-  cluster.speed.assign(idx(num_gpus), 1.0);
+  cluster.slots.assign(as_index(num_gpus), num_slots / num_gpus);
+  for (std::int32_t gpu = 0; gpu < num_slots % num_gpus; ++gpu) ++cluster.slots[as_index(gpu)];
+  cluster.speed.assign(as_index(num_gpus), 1.0);
   for (std::int32_t node = 0; node < num_nodes; ++node) {
     const std::int32_t size = num_gpus / num_nodes + (node < num_gpus % num_nodes ? 1 : 0);
-    cluster.node.insert(cluster.node.end(), idx(size), node);
+    cluster.node.insert(cluster.node.end(), as_index(size), node);
   }
   return cluster;
 }
@@ -82,11 +75,11 @@ void check_cluster(const Cluster& cluster, std::int32_t num_experts) {
 }
 
 std::span<const std::int32_t> Placement::layer(std::int32_t layer) const {
-  return {slot_expert.data() + idx(layer) * idx(num_slots()), idx(num_slots())};
+  return {slot_expert.data() + as_index(layer) * as_index(num_slots()), as_index(num_slots())};
 }
 
 std::span<std::int32_t> Placement::layer(std::int32_t layer) {
-  return {slot_expert.data() + idx(layer) * idx(num_slots()), idx(num_slots())};
+  return {slot_expert.data() + as_index(layer) * as_index(num_slots()), as_index(num_slots())};
 }
 
 Placement empty_placement(const Cluster& cluster, std::int32_t num_layers,
@@ -98,7 +91,7 @@ Placement empty_placement(const Cluster& cluster, std::int32_t num_layers,
   for (const std::int32_t slots : cluster.slots) {
     placement.slot_begin.push_back(placement.slot_begin.back() + slots);
   }
-  placement.slot_expert.assign(idx(num_layers) * idx(placement.num_slots()), -1);
+  placement.slot_expert.assign(as_index(num_layers) * as_index(placement.num_slots()), -1);
   return placement;
 }
 
@@ -108,7 +101,7 @@ Placement linear_placement(const Cluster& cluster, std::int32_t num_layers,
   for (std::int32_t layer = 0; layer < num_layers; ++layer) {
     const std::span<std::int32_t> slots = placement.layer(layer);
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      slots[slot] = static_cast<std::int32_t>(slot % idx(num_experts));
+      slots[slot] = static_cast<std::int32_t>(slot % as_index(num_experts));
     }
   }
   return placement;
@@ -116,17 +109,18 @@ Placement linear_placement(const Cluster& cluster, std::int32_t num_layers,
 
 void check_placement(const Placement& placement, const std::string& where) {
   MOE_CHECK(placement.slot_begin.size() >= 2);
-  MOE_CHECK(placement.slot_expert.size() == idx(placement.num_layers) * idx(placement.num_slots()));
+  MOE_CHECK(placement.slot_expert.size() ==
+            as_index(placement.num_layers) * as_index(placement.num_slots()));
   for (std::int32_t layer = 0; layer < placement.num_layers; ++layer) {
     const std::span<const std::int32_t> slots = placement.layer(layer);
-    std::vector<bool> seen(idx(placement.num_experts), false);
+    std::vector<bool> seen(as_index(placement.num_experts), false);
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot] < 0 || slots[slot] >= placement.num_experts) {
         throw Error(ErrorCode::kInput,
                     fmt::format("{}: layer {}, slot {}: expected an expert from 0 to {}, found {}",
                                 where, layer, slot, placement.num_experts - 1, slots[slot]));
       }
-      seen[idx(slots[slot])] = true;
+      seen[as_index(slots[slot])] = true;
     }
     const auto missing = std::find(seen.begin(), seen.end(), false);
     if (missing != seen.end()) {
@@ -138,21 +132,21 @@ void check_placement(const Placement& placement, const std::string& where) {
 }
 
 std::vector<std::int32_t> replica_counts(const Placement& placement, std::int32_t layer) {
-  std::vector<std::int32_t> counts(idx(placement.num_experts), 0);
-  for (const std::int32_t expert : placement.layer(layer)) ++counts[idx(expert)];
+  std::vector<std::int32_t> counts(as_index(placement.num_experts), 0);
+  for (const std::int32_t expert : placement.layer(layer)) ++counts[as_index(expert)];
   return counts;
 }
 
 std::int64_t colocated_replicas(const Placement& placement) {
   std::int64_t num_colocated = 0;
-  std::vector<std::int64_t> last_seen(idx(placement.num_experts), -1);
+  std::vector<std::int64_t> last_seen(as_index(placement.num_experts), -1);
   std::int64_t place = 0;  // layer and GPU
   for (std::int32_t layer = 0; layer < placement.num_layers; ++layer) {
     const std::span<const std::int32_t> slots = placement.layer(layer);
     for (std::int32_t gpu = 0; gpu < placement.num_gpus(); ++gpu, ++place) {
-      for (std::int32_t slot = placement.slot_begin[idx(gpu)];
-           slot < placement.slot_begin[idx(gpu) + 1]; ++slot) {
-        std::int64_t& last = last_seen[idx(slots[idx(slot)])];
+      for (std::int32_t slot = placement.slot_begin[as_index(gpu)];
+           slot < placement.slot_begin[as_index(gpu) + 1]; ++slot) {
+        std::int64_t& last = last_seen[as_index(slots[as_index(slot)])];
         if (last == place) ++num_colocated;
         last = place;
       }
@@ -163,8 +157,8 @@ std::int64_t colocated_replicas(const Placement& placement) {
 
 std::int64_t moved_slots_of_gpu(const Placement& from, const Placement& to, std::int32_t layer,
                                 std::int32_t gpu) {
-  const std::size_t begin = idx(to.slot_begin[idx(gpu)]);
-  const std::size_t size = idx(to.slot_begin[idx(gpu) + 1]) - begin;
+  const std::size_t begin = as_index(to.slot_begin[as_index(gpu)]);
+  const std::size_t size = as_index(to.slot_begin[as_index(gpu) + 1]) - begin;
   const auto sorted = [&](const Placement& placement) {
     const std::span<const std::int32_t> slots = placement.layer(layer).subspan(begin, size);
     std::vector<std::int32_t> experts(slots.begin(), slots.end());
@@ -195,14 +189,14 @@ std::int64_t moved_slots(const Placement& from, const Placement& to) {
 
 std::vector<double> gpu_loads(const Placement& placement, std::int32_t layer,
                               std::span<const double> layer_loads) {
-  MOE_CHECK(layer_loads.size() == idx(placement.num_experts));
+  MOE_CHECK(layer_loads.size() == as_index(placement.num_experts));
   const std::vector<std::int32_t> replicas = replica_counts(placement, layer);
   const std::span<const std::int32_t> slots = placement.layer(layer);
-  std::vector<double> loads(idx(placement.num_gpus()), 0.0);
+  std::vector<double> loads(as_index(placement.num_gpus()), 0.0);
   for (std::size_t gpu = 0; gpu < loads.size(); ++gpu) {
     for (std::int32_t slot = placement.slot_begin[gpu]; slot < placement.slot_begin[gpu + 1];
          ++slot) {
-      const std::size_t expert = idx(slots[idx(slot)]);
+      const std::size_t expert = as_index(slots[as_index(slot)]);
       loads[gpu] += layer_loads[expert] / static_cast<double>(replicas[expert]);
     }
   }

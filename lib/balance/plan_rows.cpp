@@ -15,16 +15,6 @@
 namespace moe::balance {
 namespace {
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, where + ": " + message);
-}
-
-std::string_view trim(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
-
 // A number from 0 to max, with nothing around it but blanks.
 std::optional<std::int32_t> number(std::string_view text, std::int32_t max) {
   text = trim(text);
@@ -38,8 +28,8 @@ std::optional<std::int32_t> number(std::string_view text, std::int32_t max) {
 std::int32_t expert_number(std::string_view text, const std::string& where, std::size_t line) {
   const std::optional<std::int32_t> value = number(text, kMaxPlanExperts - 1);
   if (!value) {
-    fail(where, fmt::format("line {}: expected an expert from 0 to {}, found \"{}\"", line,
-                            kMaxPlanExperts - 1, printable(text)));
+    fail_input(where, fmt::format("line {}: expected an expert from 0 to {}, found \"{}\"", line,
+                                  kMaxPlanExperts - 1, printable(text)));
   }
   return *value;
 }
@@ -50,20 +40,21 @@ PlanRows from_json(std::string_view text, const std::string& where) {
   const json::Json document = json::parse(text, where, limits);
   const char* kMap = "physical_to_logical_map";
   if (!document.is_object() || !document.contains(kMap) || !document.at(kMap).is_array()) {
-    fail(where, fmt::format("expected an object with the array \"{}\", as SGLang reads it", kMap));
+    fail_input(where,
+               fmt::format("expected an object with the array \"{}\", as SGLang reads it", kMap));
   }
   PlanRows plan;
   if (document.at(kMap).size() > static_cast<std::size_t>(kMaxPlanLayers)) {
-    fail(where, fmt::format("expected at most {} layers", kMaxPlanLayers));
+    fail_input(where, fmt::format("expected at most {} layers", kMaxPlanLayers));
   }
   for (const json::Json& row : document.at(kMap)) {
     const std::string place = fmt::format("{}: /{}/{}", where, kMap, plan.rows.size());
-    if (!row.is_array()) fail(place, "expected an array of expert ids");
+    if (!row.is_array()) fail_input(place, "expected an array of expert ids");
     std::vector<std::int32_t> experts;
     for (const json::Json& id : row) {
       if (!id.is_number_integer() || id < 0 || id >= kMaxPlanExperts) {
-        fail(place, fmt::format("slot {}: expected an expert from 0 to {}", experts.size(),
-                                kMaxPlanExperts - 1));
+        fail_input(place, fmt::format("slot {}: expected an expert from 0 to {}", experts.size(),
+                                      kMaxPlanExperts - 1));
       }
       experts.push_back(id.get<std::int32_t>());
     }
@@ -106,8 +97,8 @@ class YamlReader {
         take_key(line, content);
       }
     }
-    if (in_list_) fail(where_, "the list of the last layer has no end");
-    if (!has_assignments_) fail(where_, "no initial_global_assignments");
+    if (in_list_) fail_input(where_, "the list of the last layer has no end");
+    if (!has_assignments_) fail_input(where_, "no initial_global_assignments");
     return finish();
   }
 
@@ -115,8 +106,8 @@ class YamlReader {
   void take_key(std::string_view line, std::string_view content) {
     const auto colon = content.find(':');
     if (colon == std::string_view::npos) {
-      fail(where_, fmt::format("line {}: expected \"key: value\", found \"{}\"", lines_.number,
-                               printable(content)));
+      fail_input(where_, fmt::format("line {}: expected \"key: value\", found \"{}\"",
+                                     lines_.number, printable(content)));
     }
     const std::string_view key = trim(content.substr(0, colon));
     const std::string_view value = trim(content.substr(colon + 1));
@@ -126,21 +117,22 @@ class YamlReader {
       has_assignments_ = has_assignments_ || in_assignments_;
       if (key == "num_slots") take_num_slots(value);
       if (in_assignments_ && !value.empty()) {
-        fail(where_,
-             fmt::format("line {}: expected the layers on the following lines", lines_.number));
+        fail_input(where_, fmt::format("line {}: expected the layers on the following lines",
+                                       lines_.number));
       }
       return;
     }
     if (!in_assignments_) return;
     const std::optional<std::int32_t> layer = number(key, kMaxPlanLayers - 1);
     if (!layer || rows_.count(*layer) != 0) {
-      fail(where_, fmt::format("line {}: expected a new layer from 0 to {}, found \"{}\"",
-                               lines_.number, kMaxPlanLayers - 1, printable(key)));
+      fail_input(where_, fmt::format("line {}: expected a new layer from 0 to {}, found \"{}\"",
+                                     lines_.number, kMaxPlanLayers - 1, printable(key)));
     }
     row_ = &rows_[*layer];
     if (value.empty()) return;
     if (value.front() != '[') {
-      fail(where_, fmt::format("line {}: expected a list of experts in brackets", lines_.number));
+      fail_input(where_,
+                 fmt::format("line {}: expected a list of experts in brackets", lines_.number));
     }
     in_list_ = true;
     take_items(value.substr(1));
@@ -149,13 +141,14 @@ class YamlReader {
   void take_num_slots(std::string_view value) {
     num_slots_ = number(value, std::int32_t{1} << 20);
     if (!num_slots_ || *num_slots_ == 0) {
-      fail(where_, fmt::format("line {}: expected num_slots of 1 or more, found \"{}\"",
-                               lines_.number, printable(value)));
+      fail_input(where_, fmt::format("line {}: expected num_slots of 1 or more, found \"{}\"",
+                                     lines_.number, printable(value)));
     }
   }
 
   void take_dash(std::string_view content) {
-    if (row_ == nullptr) fail(where_, fmt::format("line {}: a list of no layer", lines_.number));
+    if (row_ == nullptr)
+      fail_input(where_, fmt::format("line {}: a list of no layer", lines_.number));
     row_->push_back(expert_number(content.substr(1), where_, lines_.number));
   }
 
@@ -170,7 +163,7 @@ class YamlReader {
     if (end == std::string_view::npos) return;
     in_list_ = false;
     if (!trim(text.substr(end + 1)).empty()) {
-      fail(where_, fmt::format("line {}: text after the list", lines_.number));
+      fail_input(where_, fmt::format("line {}: text after the list", lines_.number));
     }
   }
 
@@ -178,8 +171,8 @@ class YamlReader {
     PlanRows plan;
     for (auto& [layer, experts] : rows_) {
       if (num_slots_ && experts.size() != static_cast<std::size_t>(*num_slots_)) {
-        fail(where_, fmt::format("layer {} lists {} experts, num_slots is {}", layer,
-                                 experts.size(), *num_slots_));
+        fail_input(where_, fmt::format("layer {} lists {} experts, num_slots is {}", layer,
+                                       experts.size(), *num_slots_));
       }
       plan.layers.push_back(layer);
       plan.rows.push_back(std::move(experts));
@@ -215,8 +208,9 @@ CsvCell csv_cell(std::string_view line, const std::string& where, std::size_t li
     const std::optional<std::int32_t> value = number(rest.substr(0, comma), kMax[field]);
     const bool is_last = comma == std::string_view::npos;
     if (!value || is_last != (field == 3)) {
-      fail(where, fmt::format("line {}: expected layer,gpu,slot,expert as numbers, found \"{}\"",
-                              line_number, printable(line)));
+      fail_input(where,
+                 fmt::format("line {}: expected layer,gpu,slot,expert as numbers, found \"{}\"",
+                             line_number, printable(line)));
     }
     values[field++] = *value;
     if (!is_last) rest = rest.substr(comma + 1);
@@ -228,9 +222,9 @@ PlanRows from_csv(std::string_view text, const std::string& where) {
   Lines lines{text};
   const std::optional<std::string_view> header = lines.next();
   if (!header || trim(*header) != "layer,gpu,slot,expert") {
-    fail(where,
-         "expected a plan: SGLang JSON with physical_to_logical_map, TensorRT-LLM YAML "
-         "with initial_global_assignments, or CSV with the header layer,gpu,slot,expert");
+    fail_input(where,
+               "expected a plan: SGLang JSON with physical_to_logical_map, TensorRT-LLM YAML "
+               "with initial_global_assignments, or CSV with the header layer,gpu,slot,expert");
   }
   std::vector<CsvCell> cells;
   while (const auto line = lines.next()) {
@@ -249,22 +243,23 @@ PlanRows from_csv(std::string_view text, const std::string& where) {
     std::vector<std::int32_t>& row = plan.rows.back();
     const std::size_t slot = row.size();
     if (static_cast<std::size_t>(cell.slot) != slot) {
-      fail(where, fmt::format("layer {}: expected slot {} once, found slot {}", cell.layer, slot,
-                              cell.slot));
+      fail_input(where, fmt::format("layer {}: expected slot {} once, found slot {}", cell.layer,
+                                    slot, cell.slot));
     }
     if (plan.rows.size() == 1) {
       const std::int32_t before = gpu_of_slot.empty() ? 0 : gpu_of_slot.back();
       if (cell.gpu < before || cell.gpu > before + 1 || (gpu_of_slot.empty() && cell.gpu != 0)) {
-        fail(where, fmt::format("layer {}, slot {}: GPUs must ascend with the slots, from 0 and "
-                                "without gaps",
-                                cell.layer, cell.slot));
+        fail_input(where,
+                   fmt::format("layer {}, slot {}: GPUs must ascend with the slots, from 0 and "
+                               "without gaps",
+                               cell.layer, cell.slot));
       }
       gpu_of_slot.push_back(cell.gpu);
       plan.gpu_slots.resize(static_cast<std::size_t>(cell.gpu) + 1, 0);
       ++plan.gpu_slots.back();
     } else if (slot >= gpu_of_slot.size() || gpu_of_slot[slot] != cell.gpu) {
-      fail(where, fmt::format("layer {}, slot {}: on another GPU than in layer {}", cell.layer,
-                              cell.slot, plan.layers.front()));
+      fail_input(where, fmt::format("layer {}, slot {}: on another GPU than in layer {}",
+                                    cell.layer, cell.slot, plan.layers.front()));
     }
     row.push_back(cell.expert);
   }
@@ -275,7 +270,8 @@ PlanRows from_csv(std::string_view text, const std::string& where) {
 
 PlanRows read_plan_rows(std::string_view text, const std::string& where) {
   if (text.size() > kMaxPlanBytes) {
-    fail(where, fmt::format("expected at most {} bytes, found {}", kMaxPlanBytes, text.size()));
+    fail_input(where,
+               fmt::format("expected at most {} bytes, found {}", kMaxPlanBytes, text.size()));
   }
   const std::string_view content = trim(text);
   if (!content.empty() && content.front() == '{') return from_json(text, where);

@@ -7,13 +7,10 @@
 #include "lib/balance/plan_rows.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 std::string list_of(std::span<const std::int32_t> values, const char* separator) {
   return fmt::format("{}", fmt::join(values.begin(), values.end(), separator));
@@ -54,9 +51,9 @@ std::string write_csv(const Plan& plan) {
   for (std::size_t row = 0; row < plan.layers.size(); ++row) {
     const auto slots = plan.placement.layer(static_cast<std::int32_t>(row));
     for (std::int32_t gpu = 0; gpu < plan.placement.num_gpus(); ++gpu) {
-      for (std::int32_t slot = plan.placement.slot_begin[idx(gpu)];
-           slot < plan.placement.slot_begin[idx(gpu) + 1]; ++slot) {
-        text += fmt::format("{},{},{},{}\n", plan.layers[row], gpu, slot, slots[idx(slot)]);
+      for (std::int32_t slot = plan.placement.slot_begin[as_index(gpu)];
+           slot < plan.placement.slot_begin[as_index(gpu) + 1]; ++slot) {
+        text += fmt::format("{},{},{},{}\n", plan.layers[row], gpu, slot, slots[as_index(slot)]);
       }
     }
   }

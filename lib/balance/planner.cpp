@@ -13,6 +13,7 @@
 #include "lib/balance/layer_search.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::balance {
 namespace {
@@ -20,10 +21,6 @@ namespace {
 // Looks at moves per layer when moved slots are limited: states on the way are what matters, so
 // there are no kicks and the descent ends by itself.
 constexpr std::int64_t kTradeEvaluations = 4'000'000;
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 void check_request(std::span<const LoadMatrix> traces, const Cluster& cluster,
                    const PlanOptions& options) {
@@ -71,7 +68,7 @@ std::vector<double> gather(std::span<const LoadMatrix> traces, std::int32_t laye
   std::vector<double> loads;
   loads.reserve(experts.size() * traces.size());
   for (const std::int32_t expert : experts) {
-    for (const LoadMatrix& trace : traces) loads.push_back(trace.layer(layer)[idx(expert)]);
+    for (const LoadMatrix& trace : traces) loads.push_back(trace.layer(layer)[as_index(expert)]);
   }
   return loads;
 }
@@ -87,7 +84,7 @@ SearchShape shape_of(const Placement& placement, const Cluster& cluster, std::si
 }
 
 std::vector<std::int32_t> all_experts(std::int32_t num_experts) {
-  std::vector<std::int32_t> experts(idx(num_experts));
+  std::vector<std::int32_t> experts(as_index(num_experts));
   std::iota(experts.begin(), experts.end(), 0);
   return experts;
 }
@@ -122,8 +119,8 @@ class EplbFloor {
   [[nodiscard]] bool has_colocated(std::int32_t layer) const {
     for (std::int32_t gpu = 0; gpu < plan_.num_gpus(); ++gpu) {
       const auto slots = plan_.layer(layer).subspan(
-          idx(plan_.slot_begin[idx(gpu)]),
-          idx(plan_.slot_begin[idx(gpu) + 1] - plan_.slot_begin[idx(gpu)]));
+          as_index(plan_.slot_begin[as_index(gpu)]),
+          as_index(plan_.slot_begin[as_index(gpu) + 1] - plan_.slot_begin[as_index(gpu)]));
       for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         if (std::find(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(slot),
                       slots[slot]) != slots.begin() + static_cast<std::ptrdiff_t>(slot)) {
@@ -147,7 +144,8 @@ void plan_flat(std::span<const LoadMatrix> traces, const Cluster& cluster,
     search.set_loads(gather(traces, layer, experts));
     search.build();
     if (search.has_load()) {
-      search.search(options.max_evaluations, 1.0 / options.good_enough, options.seed + idx(layer));
+      search.search(options.max_evaluations, 1.0 / options.good_enough,
+                    options.seed + as_index(layer));
       floor.lift(layer, options.max_evaluations, search);
     }
     std::copy(search.slot_expert().begin(), search.slot_expert().end(),
@@ -176,13 +174,13 @@ std::vector<std::vector<std::int32_t>> assign_groups(std::span<const LoadMatrix>
   const std::int32_t group_size = traces[0].num_experts / options.num_groups;
   Cluster nodes = uniform_cluster(num_nodes, options.num_groups, 1);
   for (std::int32_t node = 0; node < num_nodes; ++node) {
-    nodes.speed[idx(node)] = node_cluster(cluster, node).total_speed();
+    nodes.speed[as_index(node)] = node_cluster(cluster, node).total_speed();
   }
-  std::vector<double> loads(idx(options.num_groups) * traces.size(), 0.0);
+  std::vector<double> loads(as_index(options.num_groups) * traces.size(), 0.0);
   for (std::size_t trace = 0; trace < traces.size(); ++trace) {
     const std::span<const double> row = traces[trace].layer(layer);
     for (std::size_t expert = 0; expert < row.size(); ++expert) {
-      loads[expert / idx(group_size) * traces.size() + trace] += row[expert];
+      loads[expert / as_index(group_size) * traces.size() + trace] += row[expert];
     }
   }
   const Placement shape = empty_placement(nodes, 1, options.num_groups);
@@ -190,12 +188,12 @@ std::vector<std::vector<std::int32_t>> assign_groups(std::span<const LoadMatrix>
   search.set_loads(loads);
   search.build();
   if (search.has_load()) search.search(options.max_evaluations, 1.0, options.seed);
-  std::vector<std::vector<std::int32_t>> experts(idx(num_nodes));
+  std::vector<std::vector<std::int32_t>> experts(as_index(num_nodes));
   for (std::int32_t node = 0; node < num_nodes; ++node) {
-    for (std::int32_t slot = shape.slot_begin[idx(node)]; slot < shape.slot_begin[idx(node) + 1];
-         ++slot) {
-      const std::int32_t first = search.slot_expert()[idx(slot)] * group_size;
-      for (std::int32_t i = 0; i < group_size; ++i) experts[idx(node)].push_back(first + i);
+    for (std::int32_t slot = shape.slot_begin[as_index(node)];
+         slot < shape.slot_begin[as_index(node) + 1]; ++slot) {
+      const std::int32_t first = search.slot_expert()[as_index(slot)] * group_size;
+      for (std::int32_t i = 0; i < group_size; ++i) experts[as_index(node)].push_back(first + i);
     }
   }
   return experts;
@@ -214,14 +212,14 @@ void plan_grouped(std::span<const LoadMatrix> traces, const Cluster& cluster,
       const Cluster part = node_cluster(cluster, node);
       const Placement shape = empty_placement(part, 1, experts_per_node);
       LayerSearch search(shape_of(shape, part, traces.size(), false));
-      search.set_loads(gather(traces, layer, experts[idx(node)]));
+      search.set_loads(gather(traces, layer, experts[as_index(node)]));
       search.build();
       if (search.has_load()) {
         search.search(options.max_evaluations, 1.0 / options.good_enough,
-                      options.seed + idx(layer));
+                      options.seed + as_index(layer));
       }
       for (const std::int32_t local : search.slot_expert()) {
-        *target++ = experts[idx(node)][idx(local)];
+        *target++ = experts[as_index(node)][as_index(local)];
       }
     }
   }
@@ -259,15 +257,15 @@ void plan_from_current(std::span<const LoadMatrix> traces, const Cluster& cluste
     std::size_t point = 0;
   };
   std::vector<Segment> segments;
-  std::vector<std::vector<MovePoint>> points(idx(placement.num_layers));
+  std::vector<std::vector<MovePoint>> points(as_index(placement.num_layers));
   for (std::int32_t layer = 0; layer < placement.num_layers; ++layer) {
     search.set_loads(gather(traces, layer, experts));
     if (!search.has_load()) continue;
     search.start_from(placement.layer(layer));
-    points[idx(layer)] = search.trade(
+    points[as_index(layer)] = search.trade(
         static_cast<std::int32_t>(std::min<std::int64_t>(budget, placement.num_slots())),
         kTradeEvaluations, 1.0 / options.good_enough);
-    const std::vector<MovePoint>& trade = points[idx(layer)];
+    const std::vector<MovePoint>& trade = points[as_index(layer)];
     const std::vector<std::size_t> hull = concave_hull(trade);
     for (std::size_t i = 1; i < hull.size(); ++i) {
       const std::int32_t moved = trade[hull[i]].num_moved - trade[hull[i - 1]].num_moved;
@@ -277,15 +275,16 @@ void plan_from_current(std::span<const LoadMatrix> traces, const Cluster& cluste
   }
   std::stable_sort(segments.begin(), segments.end(),
                    [](const Segment& a, const Segment& b) { return a.slope > b.slope; });
-  std::vector<bool> is_closed(idx(placement.num_layers), false);
+  std::vector<bool> is_closed(as_index(placement.num_layers), false);
   for (const Segment& segment : segments) {
-    if (is_closed[idx(segment.layer)]) continue;
+    if (is_closed[as_index(segment.layer)]) continue;
     if (segment.num_moved > budget) {
-      is_closed[idx(segment.layer)] = true;  // later points of the layer build on this one
+      is_closed[as_index(segment.layer)] = true;  // later points of the layer build on this one
       continue;
     }
     budget -= segment.num_moved;
-    const std::vector<std::int32_t>& slots = points[idx(segment.layer)][segment.point].slot_expert;
+    const std::vector<std::int32_t>& slots =
+        points[as_index(segment.layer)][segment.point].slot_expert;
     std::copy(slots.begin(), slots.end(), placement.layer(segment.layer).begin());
   }
 }
@@ -296,8 +295,8 @@ void keep_slots(const Placement& current, Placement& placement) {
     const std::span<const std::int32_t> before = current.layer(layer);
     const std::span<std::int32_t> after = placement.layer(layer);
     for (std::int32_t gpu = 0; gpu < placement.num_gpus(); ++gpu) {
-      const std::size_t begin = idx(placement.slot_begin[idx(gpu)]);
-      const std::size_t end = idx(placement.slot_begin[idx(gpu) + 1]);
+      const std::size_t begin = as_index(placement.slot_begin[as_index(gpu)]);
+      const std::size_t end = as_index(placement.slot_begin[as_index(gpu) + 1]);
       for (std::size_t slot = begin; slot < end; ++slot) {
         const auto found =
             std::find(after.begin() + static_cast<std::ptrdiff_t>(begin),

@@ -4,19 +4,16 @@
 
 #include "lib/balance/min_max_flow.hpp"
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 #include "lib/base/rng.hpp"
 
 namespace moe::balance {
 namespace {
 
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
-
 // Rendezvous hashing: every replica draws a number for the key, the largest wins. A replica that
 // comes or goes moves only the keys that it wins.
 std::uint64_t draw(std::uint64_t key, std::int32_t expert, std::int32_t gpu) {
-  return Rng(key, idx(gpu) * 0x10001ULL + idx(expert)).bits_at(0);
+  return Rng(key, as_index(gpu) * 0x10001ULL + as_index(expert)).bits_at(0);
 }
 
 }  // namespace
@@ -40,8 +37,8 @@ const char* replica_policy_name(ReplicaPolicy policy) {
 ReplicaRouter::ReplicaRouter(const Placement& placement, const Cluster& cluster)
     : placement_(&placement),
       cluster_(&cluster),
-      turn_(idx(placement.num_experts)),
-      arriving_(idx(placement.num_gpus())) {
+      turn_(as_index(placement.num_experts)),
+      arriving_(as_index(placement.num_gpus())) {
   MOE_CHECK(cluster.num_gpus() == placement.num_gpus());
 }
 
@@ -49,11 +46,11 @@ void ReplicaRouter::select_layer(std::int32_t layer) {
   if (layer == layer_) return;
   layer_ = layer;
   const std::span<const std::int32_t> slots = placement_->layer(layer);
-  std::vector<std::vector<std::int32_t>> holders(idx(placement_->num_experts));
+  std::vector<std::vector<std::int32_t>> holders(as_index(placement_->num_experts));
   for (std::int32_t gpu = 0; gpu < placement_->num_gpus(); ++gpu) {
-    for (std::int32_t slot = placement_->slot_begin[idx(gpu)];
-         slot < placement_->slot_begin[idx(gpu) + 1]; ++slot) {
-      std::vector<std::int32_t>& gpus = holders[idx(slots[idx(slot)])];
+    for (std::int32_t slot = placement_->slot_begin[as_index(gpu)];
+         slot < placement_->slot_begin[as_index(gpu) + 1]; ++slot) {
+      std::vector<std::int32_t>& gpus = holders[as_index(slots[as_index(slot)])];
       if (gpus.empty() || gpus.back() != gpu) gpus.push_back(gpu);
     }
   }
@@ -68,8 +65,10 @@ void ReplicaRouter::select_layer(std::int32_t layer) {
 std::int32_t ReplicaRouter::least_loaded(std::span<const std::int32_t> gpus) const {
   std::int32_t best = gpus.front();
   for (const std::int32_t gpu : gpus) {
-    const double time = static_cast<double>(arriving_[idx(gpu)]) / cluster_->speed[idx(gpu)];
-    const double best_time = static_cast<double>(arriving_[idx(best)]) / cluster_->speed[idx(best)];
+    const double time =
+        static_cast<double>(arriving_[as_index(gpu)]) / cluster_->speed[as_index(gpu)];
+    const double best_time =
+        static_cast<double>(arriving_[as_index(best)]) / cluster_->speed[as_index(best)];
     if (time < best_time) best = gpu;
   }
   return best;
@@ -77,8 +76,8 @@ std::int32_t ReplicaRouter::least_loaded(std::span<const std::int32_t> gpus) con
 
 std::int32_t ReplicaRouter::choose(ReplicaPolicy policy, const Copy& copy) {
   const std::span<const std::int32_t> gpus(
-      gpus_.data() + first_[idx(copy.expert)],
-      idx(first_[idx(copy.expert) + 1] - first_[idx(copy.expert)]));
+      gpus_.data() + first_[as_index(copy.expert)],
+      as_index(first_[as_index(copy.expert) + 1] - first_[as_index(copy.expert)]));
   if (gpus.size() == 1) return gpus.front();
   const bool is_local = std::binary_search(gpus.begin(), gpus.end(), copy.source_gpu);
   switch (policy) {
@@ -86,9 +85,9 @@ std::int32_t ReplicaRouter::choose(ReplicaPolicy policy, const Copy& copy) {
       if (is_local) return copy.source_gpu;
       [[fallthrough]];
     case ReplicaPolicy::kEven: {
-      std::int32_t& turn = turn_[idx(copy.expert)];
+      std::int32_t& turn = turn_[as_index(copy.expert)];
       turn = (turn + 1) % static_cast<std::int32_t>(gpus.size());
-      return gpus[idx(turn)];
+      return gpus[as_index(turn)];
     }
     case ReplicaPolicy::kConsistentHash:
       return *std::max_element(gpus.begin(), gpus.end(), [&](std::int32_t a, std::int32_t b) {
@@ -100,7 +99,8 @@ std::int32_t ReplicaRouter::choose(ReplicaPolicy policy, const Copy& copy) {
       if (is_local) return copy.source_gpu;
       near_.clear();
       for (const std::int32_t gpu : gpus) {
-        if (cluster_->node[idx(gpu)] == cluster_->node[idx(copy.source_gpu)]) near_.push_back(gpu);
+        if (cluster_->node[as_index(gpu)] == cluster_->node[as_index(copy.source_gpu)])
+          near_.push_back(gpu);
       }
       return least_loaded(near_.empty() ? gpus : std::span<const std::int32_t>(near_));
     }
@@ -116,10 +116,11 @@ RouteResult ReplicaRouter::route(ReplicaPolicy policy, std::int32_t layer,
   RouteResult result;
   for (const Copy& copy : copies) {
     const std::int32_t gpu = choose(policy, copy);
-    ++arriving_[idx(gpu)];
+    ++arriving_[as_index(gpu)];
     ++result.num_copies;
     if (gpu != copy.source_gpu) ++result.num_cross_gpu;
-    if (cluster_->node[idx(gpu)] != cluster_->node[idx(copy.source_gpu)]) ++result.num_cross_node;
+    if (cluster_->node[as_index(gpu)] != cluster_->node[as_index(copy.source_gpu)])
+      ++result.num_cross_node;
   }
   result.gpu_copies = arriving_;
   return result;

@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxFields = std::size_t{1} << 24;
 
-std::string_view trim(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> fields;
   while (true) {

@@ -29,4 +29,9 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+// Refuses an input: where it is (file, line, key), and what is wrong with it.
+[[noreturn]] inline void fail_input(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::kInput, where + ": " + what);
+}
+
 }  // namespace moe

@@ -19,7 +19,7 @@ std::int64_t modified_ns(const struct stat& info) {
   return static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
+[[noreturn]] void fail_to_map(const std::filesystem::path& path, const char* what) {
   throw Error(ErrorCode::kInput, fmt::format("{}: {}", path.string(), what));
 }
 
@@ -27,11 +27,11 @@ std::int64_t modified_ns(const struct stat& info) {
 
 FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(path, std::strerror(errno));
+  if (fd < 0) fail_to_map(path, std::strerror(errno));
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
-    fail(path, "expected a regular file");
+    fail_to_map(path, "expected a regular file");
   }
   size_ = static_cast<std::size_t>(info.st_size);
   modified_ns_ = modified_ns(info);
@@ -40,7 +40,7 @@ FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
     if (mapped == MAP_FAILED) {
       const int error = errno;
       ::close(fd);
-      fail(path, std::strerror(error));
+      fail_to_map(path, std::strerror(error));
     }
     data_ = static_cast<const std::byte*>(mapped);
   }

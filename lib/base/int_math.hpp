@@ -3,12 +3,22 @@
 // Integer arithmetic on sizes: checked where an input decides the operands, and divisions that say
 // how they round.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "lib/base/check.hpp"
 
 namespace moe {
+
+// An id or a count that is known not to be negative, where a container wants its own type.
+[[nodiscard]] constexpr std::size_t as_index(std::int32_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+[[nodiscard]] constexpr double as_real(std::int64_t value) {
+  return static_cast<double>(value);
+}
 
 // nullopt on overflow.
 [[nodiscard]] inline std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) {

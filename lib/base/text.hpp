@@ -1,6 +1,6 @@
 #pragma once
 
-// Text from hostile files, made safe for a one-line message.
+// Text from hostile files: what every reader needs of it, and how it goes into a one-line message.
 
 #include <cstddef>
 #include <string>
@@ -18,5 +18,8 @@ namespace moe {
 [[nodiscard]] inline bool is_utf8(std::string_view text) {
   return first_invalid_utf8(text) == text.size();
 }
+
+// Without the blanks, tabs and line ends around it.
+[[nodiscard]] std::string_view trim(std::string_view text);
 
 }  // namespace moe

@@ -9,6 +9,11 @@
 
 namespace moe {
 
+inline constexpr double kMib = 1048576.0;
+inline constexpr double kGib = 1073741824.0;
+inline constexpr double kHour_s = 3600.0;
+inline constexpr double kHoursPerYear = 8760.0;
+
 // "64MiB", "1.5GB", "512" (bytes). Throws Error(kUsage) on anything else, on negative values and on
 // overflow.
 [[nodiscard]] std::int64_t parse_bytes(std::string_view text);

@@ -73,7 +73,7 @@ void run_per_head(const LayerContext& context, const std::vector<kernels::Packed
   run_linear(context.exec, calls);
 }
 
-void attend_item(const LayerContext& context, const AttentionItem& item, float* scratch) {
+void attend_latent_item(const LayerContext& context, const AttentionItem& item, float* scratch) {
   const AttentionConfig& config = context.config.attention;
   const MlaConfig& mla = config.mla;
   Workspace& ws = context.ws;
@@ -178,7 +178,7 @@ void attend_mla(const LayerContext& context) {
       std::clamp<std::int64_t>(div_ceil(config.num_heads, groups), 1, 16);
   plan_attention_items(context, config.num_heads, heads_per_item);
   run_attention_items(context, [&](const AttentionItem& item, float* scratch) {
-    attend_item(context, item, scratch);
+    attend_latent_item(context, item, scratch);
   });
   count_attention(context, latent_dim, mla.kv_lora_rank);
 

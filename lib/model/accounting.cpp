@@ -9,12 +9,12 @@
 #include "lib/base/int_math.hpp"
 #include "lib/model/coded_matrix.hpp"
 #include "lib/model/module_pattern.hpp"
+#include "lib/model/weight_format.hpp"
 
 namespace moe::model {
 namespace {
 
 constexpr std::string_view kMxfp4Name = "MXFP4";
-constexpr std::int64_t kMxfp4Block = 32;
 
 std::int64_t elements(const ExpectedTensor& tensor) {
   const auto count = tensor.shape.num_elements();

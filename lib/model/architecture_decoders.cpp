@@ -9,11 +9,18 @@
 #include "lib/model/architecture_families.hpp"
 
 namespace moe::model {
-namespace {
 
 std::string layer_prefix(std::int32_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }
+
+void close_decoder(FamilyContext& context, std::string_view norm) {
+  context.builder.end_layers();
+  context.builder.final_norm(norm);
+  context.builder.head();
+}
+
+namespace {
 
 // One decoder layer of the common shape: norm, attention, norm, feed-forward part.
 template <typename AddFfn>
@@ -31,12 +38,6 @@ AttentionExtras per_head_norms(const MixerSpec& mixer) {
   AttentionExtras extras;
   extras.q_norm = extras.k_norm = mixer.qk_head_dim;
   return extras;
-}
-
-void close(FamilyContext& context, std::string_view norm = "model.norm") {
-  context.builder.end_layers();
-  context.builder.final_norm(norm);
-  context.builder.head();
 }
 
 }  // namespace
@@ -139,7 +140,7 @@ void build_arctic(FamilyContext& context) {
       builder.moe(ffn, extras);
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 void build_dbrx(FamilyContext& context) {
@@ -181,7 +182,7 @@ void build_dbrx(FamilyContext& context) {
     context.builder.norm("norm_attn_norm.norm_2");
     context.builder.moe(ffn, extras);
   }
-  close(context, "transformer.norm_f");
+  close_decoder(context, "transformer.norm_f");
 }
 
 // DeepSeekMoE before latent attention, and DeepSeek-VL2-Tiny's language model.
@@ -206,7 +207,7 @@ void build_deepseek_mha(FamilyContext& context) {
       }
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 void build_dots1(FamilyContext& context) {
@@ -234,7 +235,7 @@ void build_dots1(FamilyContext& context) {
       }
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 void build_ernie(FamilyContext& context) {
@@ -265,7 +266,7 @@ void build_ernie(FamilyContext& context) {
       }
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 void build_grok1(FamilyContext& context) {
@@ -281,7 +282,7 @@ void build_grok1(FamilyContext& context) {
       builder.moe(ffn);
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 // Experts, width, top-k and shared experts may be one value or one a layer.
@@ -329,7 +330,7 @@ void build_hunyuan(FamilyContext& context) {
       }
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 // Chunked local attention with rotary positions, and every no_rope_layer_interval-th layer without
@@ -377,7 +378,7 @@ void build_llama4(FamilyContext& context) {
       }
     });
   }
-  close(context);
+  close_decoder(context);
 }
 
 void build_minimax_m2(FamilyContext& context) {
@@ -404,7 +405,7 @@ void build_minimax_m2(FamilyContext& context) {
     add_layer(context, layer, dims.mixer, attention,
               [&](ArchitectureBuilder& builder) { builder.moe(ffn, extras); });
   }
-  close(context);
+  close_decoder(context);
   if (fields.boolean_or("use_mtp", false)) {
     context.architecture.notes.emplace_back(
         "use_mtp is set, but published files hold no such module: not counted");
@@ -450,7 +451,7 @@ void build_mimo(FamilyContext& context) {
                 }
               });
   }
-  close(context);
+  close_decoder(context);
 }
 
 // A dense part beside the experts in every layer; global layers have their own head width and use
@@ -498,7 +499,7 @@ void build_gemma4(FamilyContext& context) {
                      context.architecture.hidden_size + ffn.num_experts);
     });
   }
-  close(context);
+  close_decoder(context);
   context.architecture.notes.emplace_back(
       "the small scale vectors of this family are counted by its library class; no published "
       "parameter count confirms them");

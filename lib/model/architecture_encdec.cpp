@@ -82,7 +82,7 @@ void add_nllb_stack(FamilyContext& context, const Stack& stack, const FfnSpec& e
   builder.final_norm(stack.is_encoder ? "encoder.layer_norm" : "decoder.layer_norm", 2);
 }
 
-void close(FamilyContext& context) {
+void close_encoder_decoder(FamilyContext& context) {
   context.builder.head();
   context.architecture.is_encoder_decoder = true;
 }
@@ -122,7 +122,7 @@ void build_switch(FamilyContext& context) {
   context.builder.embedding("shared");
   add_switch_stack(context, encoder, experts, buckets);
   add_switch_stack(context, decoder, experts, buckets);
-  close(context);
+  close_encoder_decoder(context);
 }
 
 void build_nllb(FamilyContext& context) {
@@ -165,7 +165,7 @@ void build_nllb(FamilyContext& context) {
   add_nllb_stack(context, encoder, experts);
   experts.expert_width = decoder.dense_width;
   add_nllb_stack(context, decoder, experts);
-  close(context);
+  close_encoder_decoder(context);
 }
 
 }  // namespace moe::model

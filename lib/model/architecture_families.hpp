@@ -36,6 +36,10 @@ void require_decoder(const FamilyContext& context, const DecoderDims& dims);
 [[nodiscard]] std::int32_t checked_width(const ArchitectureFields& fields, std::string_view name,
                                          std::int64_t width);
 
+[[nodiscard]] std::string layer_prefix(std::int32_t layer);  // "model.layers.3."
+// What follows the last layer of a decoder: final norm and head.
+void close_decoder(FamilyContext& context, std::string_view norm = "model.norm");
+
 // The families of lib/engine, counted through ModelConfig and the expected tensors. `family` is the
 // model_type whose rules apply.
 void build_engine_family(FamilyContext& context, std::string_view family);

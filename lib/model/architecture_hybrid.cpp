@@ -11,16 +11,6 @@
 namespace moe::model {
 namespace {
 
-std::string layer_prefix(std::int32_t layer) {
-  return fmt::format("model.layers.{}.", layer);
-}
-
-void close(FamilyContext& context) {
-  context.builder.end_layers();
-  context.builder.final_norm();
-  context.builder.head();
-}
-
 std::int32_t state_bits(ArchitectureFields& fields, ArchitectureFields::Names names,
                         std::int32_t fallback) {
   const auto text = fields.text(names);
@@ -71,7 +61,7 @@ void build_jamba(FamilyContext& context) {
       builder.dense(ffn.expert_width, true, "feed_forward");
     }
   }
-  close(context);
+  close_decoder(context);
 }
 
 // One letter a layer: M Mamba-2, E experts, * attention, - dense.
@@ -144,7 +134,7 @@ void build_nemotron_h(FamilyContext& context) {
                               printable(std::string(1, kind))));
     }
   }
-  close(context);
+  close_decoder(context);
   if (fields.integer_or({"num_nextn_predict_layers"}, 0, {0, 64}) > 0) {
     context.architecture.notes.emplace_back(
         "the multi-token-prediction module of this family is not counted");
@@ -208,7 +198,7 @@ void build_qwen3_next(FamilyContext& context) {
       builder.moe(ffn, extras);
     }
   }
-  close(context);
+  close_decoder(context);
   // The module shares embedding and head unless it says otherwise.
   builder.mtp(fields.integer32_or({"mtp_num_hidden_layers"}, 0, {0, 64}),
               fields.boolean_or("mtp_use_dedicated_embeddings", false));
@@ -239,7 +229,7 @@ void build_minimax_text_01(FamilyContext& context) {
     builder.norm("post_attention_layernorm");
     builder.moe(ffn, extras);
   }
-  close(context);
+  close_decoder(context);
 }
 
 }  // namespace moe::model

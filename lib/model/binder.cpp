@@ -19,11 +19,10 @@
 #include "lib/model/model_slots.hpp"
 #include "lib/model/tensor_files.hpp"
 #include "lib/model/value_scan.hpp"
+#include "lib/model/weight_format.hpp"
 
 namespace moe::model {
 namespace {
-
-constexpr std::int64_t kMxfp4Block = 32;
 
 bool is_plain_float(Dtype dtype) {
   return dtype == Dtype::kF32 || dtype == Dtype::kF16 || dtype == Dtype::kBf16;

@@ -19,13 +19,13 @@
 namespace moe::model {
 namespace {
 
-struct FamilyEntry {
+struct ConfigFamily {
   std::string_view model_type;
   Family family;
   void (*parse)(ConfigReader&, ModelConfig&);
 };
 
-constexpr std::array<FamilyEntry, 16> kFamilies = {{
+constexpr std::array<ConfigFamily, 16> kConfigFamilies = {{
     {"mixtral", Family::kMixtral, parse_mixtral},
     {"qwen2_moe", Family::kQwen2Moe, parse_qwen2_moe},
     {"qwen3_moe", Family::kQwen3Moe, parse_qwen3_moe},
@@ -44,10 +44,10 @@ constexpr std::array<FamilyEntry, 16> kFamilies = {{
     {"qwen3", Family::kQwen3, parse_qwen3},
 }};
 
-const FamilyEntry& find_family(ConfigReader& reader) {
+const ConfigFamily& find_family(ConfigReader& reader) {
   const auto model_type = reader.optional_text("model_type");
   std::vector<std::string_view> supported;
-  for (const FamilyEntry& entry : kFamilies) {
+  for (const ConfigFamily& entry : kConfigFamilies) {
     if (model_type == entry.model_type) return entry;
     supported.push_back(entry.model_type);
   }
@@ -97,7 +97,7 @@ void read_generation_config(const std::filesystem::path& file, ModelConfig& conf
 ModelConfig parse_config(std::string_view json_text, const std::filesystem::path& file) {
   const json::Json document = parse_object(json_text, file.string());
   ConfigReader reader(document, file.string());
-  const FamilyEntry& entry = find_family(reader);
+  const ConfigFamily& entry = find_family(reader);
   ModelConfig config;
   config.family = entry.family;
   config.model_type = entry.model_type;

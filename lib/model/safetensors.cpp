@@ -89,7 +89,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
       header_(std::make_unique<SafetensorsHeader>(parse_safetensors(map_.bytes(), path.string()))) {
   index_.reserve(header_->tensors.size());
   for (std::size_t at = 0; at < header_->tensors.size(); ++at) {
-    index_.emplace(header_->tensors[at].name, at);
+    index_.insert(header_->tensors[at].name, at);
   }
 }
 
@@ -101,8 +101,8 @@ TensorRef SafetensorsFile::ref(const TensorEntry& entry) const {
 
 std::optional<TensorRef> SafetensorsFile::find(std::string_view name) const {
   const auto found = index_.find(name);
-  if (found == index_.end()) return std::nullopt;
-  return ref(header_->tensors[found->second]);
+  if (!found) return std::nullopt;
+  return ref(header_->tensors[*found]);
 }
 
 TensorRef SafetensorsFile::at(std::string_view name) const {

@@ -17,11 +17,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "lib/base/file_map.hpp"
+#include "lib/base/name_map.hpp"
 #include "lib/model/dtype.hpp"
 
 namespace moe::model {
@@ -30,6 +30,8 @@ inline constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::int64_t kMaxTensorsPerFile = 1'000'000;
 inline constexpr std::size_t kMaxTensorNameBytes = 4096;
 inline constexpr std::size_t kMaxRank = 8;
+// A checkpoint in one file.
+inline constexpr std::string_view kSingleFileName = "model.safetensors";
 
 // The sizes of a tensor, outermost first; a fixed buffer, so a header of a million tensors is one
 // allocation of shapes.
@@ -103,7 +105,7 @@ class SafetensorsFile {
  private:
   FileMap map_;
   std::unique_ptr<SafetensorsHeader> header_;
-  std::unordered_map<std::string_view, std::size_t> index_;  // keys point into header_
+  NameMap index_;  // keys point into header_
 };
 
 // Plain reads of whole tensors. to_f32: F32, F16, BF16, F64; to_i32: I32, U8, I64 and the like,

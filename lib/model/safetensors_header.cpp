@@ -10,6 +10,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/base/name_map.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/events.hpp"
 #include "lib/model/safetensors.hpp"
@@ -18,10 +19,6 @@ namespace moe::model {
 namespace {
 
 constexpr std::int64_t kLengthBytes = 8;
-
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
 
 // Receives the events of the header. States by depth: 0 before the object, 1 at its names, 2 inside
 // one tensor or __metadata__, 3 inside a shape or a pair of offsets.
@@ -32,7 +29,7 @@ class HeaderSink : public json::EventSink {
 
   // After the last event.
   void finish() const {
-    if (!done_) fail(where_, "the header is cut");
+    if (!done_) fail_input(where_, "the header is cut");
   }
 
  private:
@@ -40,21 +37,23 @@ class HeaderSink : public json::EventSink {
 
   [[noreturn]] void unexpected(std::string_view found) const {
     if (in_metadata_) {
-      fail(where_, fmt::format("__metadata__: \"{}\": expected a string, found {}",
-                               printable(member_), found));
+      fail_input(where_, fmt::format("__metadata__: \"{}\": expected a string, found {}",
+                                     printable(member_), found));
     }
     if (depth_ >= 2) {
-      fail(where_, fmt::format("tensor \"{}\": {}: did not expect {}", printable(tensor_.name),
-                               member_.empty() ? "entry" : printable(member_), found));
+      fail_input(where_,
+                 fmt::format("tensor \"{}\": {}: did not expect {}", printable(tensor_.name),
+                             member_.empty() ? "entry" : printable(member_), found));
     }
-    fail(where_,
-         fmt::format("the header: did not expect {}; expected a JSON object of tensors", found));
+    fail_input(
+        where_,
+        fmt::format("the header: did not expect {}; expected a JSON object of tensors", found));
   }
 
   void other(std::string_view what) override { unexpected(what); }
 
   [[noreturn]] void fail_tensor(const std::string& what) const {
-    fail(where_, fmt::format("tensor \"{}\": {}", printable(tensor_.name), what));
+    fail_input(where_, fmt::format("tensor \"{}\": {}", printable(tensor_.name), what));
   }
 
   void unsigned_number(std::uint64_t value) override {
@@ -93,7 +92,7 @@ class HeaderSink : public json::EventSink {
       in_metadata_ = member_ == "__metadata__";
       if (!in_metadata_) {
         if (std::ssize(header_.tensors) == kMaxTensorsPerFile) {
-          fail(where_, fmt::format("more than {} tensors", kMaxTensorsPerFile));
+          fail_input(where_, fmt::format("more than {} tensors", kMaxTensorsPerFile));
         }
         tensor_ = TensorEntry{};
         tensor_.name = member_;
@@ -138,8 +137,9 @@ class HeaderSink : public json::EventSink {
   void key(std::string_view name) override {
     if (depth_ == 1) {
       if (name.size() > kMaxTensorNameBytes) {
-        fail(where_, fmt::format("tensor \"{}\": a name of {} bytes, more than the limit of {}",
-                                 printable(name), name.size(), kMaxTensorNameBytes));
+        fail_input(where_,
+                   fmt::format("tensor \"{}\": a name of {} bytes, more than the limit of {}",
+                               printable(name), name.size(), kMaxTensorNameBytes));
       }
       member_ = name;
       return;
@@ -147,7 +147,7 @@ class HeaderSink : public json::EventSink {
     member_ = name;
     if (in_metadata_) {
       if (!metadata_keys_.insert(member_).second) {
-        fail(where_, fmt::format("__metadata__: \"{}\" is there twice", printable(member_)));
+        fail_input(where_, fmt::format("__metadata__: \"{}\" is there twice", printable(member_)));
       }
       return;
     }
@@ -208,7 +208,8 @@ std::string_view foreign_format(std::span<const std::byte> file) {
 [[noreturn]] void fail_header(std::span<const std::byte> file, const std::string& where,
                               const std::string& what) {
   const std::string_view found = foreign_format(file);
-  fail(where, found.empty() ? what : fmt::format("expected a safetensors file, found {}", found));
+  fail_input(where,
+             found.empty() ? what : fmt::format("expected a safetensors file, found {}", found));
 }
 
 // The header text, after the checks of its length.
@@ -243,11 +244,11 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
 }
 
 void check_names(const SafetensorsHeader& header, const std::string& where) {
-  std::unordered_set<std::string_view> names;
-  names.reserve(header.tensors.size());
+  NameMap names(header.tensors.size());
   for (const TensorEntry& tensor : header.tensors) {
-    if (!names.insert(tensor.name).second) {
-      fail(where, fmt::format("tensor \"{}\" is in the header twice", printable(tensor.name)));
+    if (!names.insert(tensor.name, 0).second) {
+      fail_input(where,
+                 fmt::format("tensor \"{}\" is in the header twice", printable(tensor.name)));
     }
   }
 }
@@ -256,7 +257,7 @@ void check_names(const SafetensorsHeader& header, const std::string& where) {
 void check_layout(SafetensorsHeader& header, std::int64_t data_bytes, const std::string& where) {
   for (const TensorEntry& tensor : header.tensors) {
     const auto fail_tensor = [&](const std::string& what) {
-      fail(where, fmt::format("tensor \"{}\": {}", printable(tensor.name), what));
+      fail_input(where, fmt::format("tensor \"{}\": {}", printable(tensor.name), what));
     };
     if (tensor.end < tensor.begin) {
       fail_tensor(
@@ -286,15 +287,15 @@ void check_layout(SafetensorsHeader& header, std::int64_t data_bytes, const std:
   std::int64_t previous_end = 0;
   for (const TensorEntry& tensor : header.tensors) {
     if (tensor.begin != previous_end) {
-      fail(where, fmt::format("tensor \"{}\" begins at byte {} of the data, expected {}: {}",
-                              printable(tensor.name), tensor.begin, previous_end,
-                              tensor.begin < previous_end ? "two tensors overlap"
-                                                          : "there is a hole before it"));
+      fail_input(where, fmt::format("tensor \"{}\" begins at byte {} of the data, expected {}: {}",
+                                    printable(tensor.name), tensor.begin, previous_end,
+                                    tensor.begin < previous_end ? "two tensors overlap"
+                                                                : "there is a hole before it"));
     }
     previous_end = tensor.end;
   }
   if (previous_end != data_bytes) {
-    fail(where, fmt::format("{} bytes follow the last tensor", data_bytes - previous_end));
+    fail_input(where, fmt::format("{} bytes follow the last tensor", data_bytes - previous_end));
   }
 }
 

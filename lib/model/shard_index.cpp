@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
 #include <unordered_set>
 
 #include <fmt/format.h>
 
+#include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/events.hpp"
@@ -16,10 +18,6 @@ namespace {
 
 constexpr std::size_t kMaxShards = 100'000;
 constexpr std::size_t kBytesPerEntry = 80;  // about: a tensor's name and a file's
-
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
 
 // Depth 1 holds "weight_map" and "metadata"; what else stands there or below is passed over.
 class IndexSink : public json::EventSink {
@@ -33,7 +31,7 @@ class IndexSink : public json::EventSink {
   }
   void end_object() override { --depth_; }
   void begin_array() override {
-    if (depth_ == 0) fail(where_, "expected a JSON object");
+    if (depth_ == 0) fail_input(where_, "expected a JSON object");
     if (is_in_map()) fail_shard("an array");
     ++depth_;
   }
@@ -41,7 +39,7 @@ class IndexSink : public json::EventSink {
   void key(std::string_view name) override {
     if (depth_ == 1) {
       if (!sections_.insert(std::string(name)).second) {
-        fail(where_, fmt::format("\"{}\" is there twice", printable(name)));
+        fail_input(where_, fmt::format("\"{}\" is there twice", printable(name)));
       }
       section_ = name;
     } else {
@@ -49,7 +47,7 @@ class IndexSink : public json::EventSink {
     }
   }
   void string(std::string_view value) override {
-    if (depth_ == 0) fail(where_, "expected a JSON object");
+    if (depth_ == 0) fail_input(where_, "expected a JSON object");
     if (is_in_map()) add(value);
   }
   void unsigned_number(std::uint64_t value) override {
@@ -65,27 +63,32 @@ class IndexSink : public json::EventSink {
 
   // After the last event.
   void finish() const {
-    if (!has_map_) fail(where_, "weight_map: missing or not an object");
-    if (index_.shards.empty()) fail(where_, "weight_map is empty");
+    if (!has_map_) fail_input(where_, "weight_map: missing or not an object");
+    if (index_.shards.empty()) fail_input(where_, "weight_map is empty");
   }
 
  private:
   [[nodiscard]] bool is_in_map() const { return depth_ == 2 && section_ == "weight_map"; }
 
   [[noreturn]] void fail_shard(std::string_view found) const {
-    fail(where_, fmt::format("weight_map: tensor \"{}\": expected a file name, found {}",
-                             printable(name_), found));
+    fail_input(where_, fmt::format("weight_map: tensor \"{}\": expected a file name, found {}",
+                                   printable(name_), found));
   }
 
   void add(std::string_view shard) {
     if (name_.size() > kMaxTensorNameBytes) {
-      fail(where_, fmt::format("tensor \"{}\": the name is too long", printable(name_)));
+      fail_input(where_, fmt::format("tensor \"{}\": the name is too long", printable(name_)));
     }
-    if (std::ssize(index_.shard_of) == kMaxTensorsPerFile) {
-      fail(where_, fmt::format("weight_map has more than {} entries", kMaxTensorsPerFile));
+    if (static_cast<std::int64_t>(index_.shard_of.size()) == kMaxTensorsPerFile) {
+      fail_input(where_, fmt::format("weight_map has more than {} entries", kMaxTensorsPerFile));
     }
-    if (!index_.shard_of.emplace(name_, shard_number(shard)).second) {
-      fail(where_, fmt::format("tensor \"{}\" is in weight_map twice", printable(name_)));
+    // The text of the index was reserved for the names, so that they stay where they are.
+    MOE_CHECK(name_.size() <= index_.names.capacity() - index_.names.size());
+    const std::size_t begin = index_.names.size();
+    index_.names.insert(index_.names.end(), name_.begin(), name_.end());
+    const std::string_view kept(index_.names.data() + begin, name_.size());
+    if (!index_.shard_of.insert(kept, shard_number(shard)).second) {
+      fail_input(where_, fmt::format("tensor \"{}\" is in weight_map twice", printable(name_)));
     }
   }
 
@@ -95,11 +98,12 @@ class IndexSink : public json::EventSink {
     const auto known = position_.find(std::string(shard));
     if (known != position_.end()) return last_ = known->second;
     if (!is_plain_file_name(shard)) {
-      fail(where_, fmt::format("weight_map: tensor \"{}\": \"{}\" is not a plain file name of this "
-                               "directory",
-                               printable(name_), printable(shard)));
+      fail_input(where_,
+                 fmt::format("weight_map: tensor \"{}\": \"{}\" is not a plain file name of this "
+                             "directory",
+                             printable(name_), printable(shard)));
     }
-    if (index_.shards.size() == kMaxShards) fail(where_, "more than 100000 shards");
+    if (index_.shards.size() == kMaxShards) fail_input(where_, "more than 100000 shards");
     last_ = index_.shards.size();
     position_.emplace(shard, last_);
     index_.shards.emplace_back(shard);
@@ -129,11 +133,12 @@ bool is_plain_file_name(std::string_view name) {
 
 ShardIndex parse_shard_index(std::string_view json_text, const std::string& where) {
   if (std::ssize(json_text) > kMaxHeaderBytes) {
-    fail(where,
-         fmt::format("{} bytes, more than the limit of {}", json_text.size(), kMaxHeaderBytes));
+    fail_input(where, fmt::format("{} bytes, more than the limit of {}", json_text.size(),
+                                  kMaxHeaderBytes));
   }
   ShardIndex index;
   index.shard_of.reserve(json_text.size() / kBytesPerEntry);
+  index.names.reserve(json_text.size());
   IndexSink sink(where, index);
   json::read_events(json_text, where, sink);
   sink.finish();

@@ -5,14 +5,20 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
+
+#include "lib/base/name_map.hpp"
 
 namespace moe::model {
 
 struct ShardIndex {
-  std::vector<std::string> shards;                        // in order of first mention
-  std::unordered_map<std::string, std::size_t> shard_of;  // tensor name -> index into shards
+  ShardIndex() = default;
+  ShardIndex(ShardIndex&&) = default;  // a copy's keys would point into the other's names
+  ShardIndex& operator=(ShardIndex&&) = default;
+
+  std::vector<std::string> shards;  // in order of first mention
+  NameMap shard_of;                 // tensor name -> index into shards; keys point into names
+  std::vector<char> names;
   std::int64_t total_size = -1;  // metadata.total_size, advisory; -1 when absent
 };
 

@@ -18,6 +18,7 @@
 #include "lib/json/read.hpp"
 #include "lib/model/accounting.hpp"
 #include "lib/model/config.hpp"
+#include "lib/model/safetensors.hpp"
 #include "lib/model/safetensors_writer.hpp"
 #include "lib/model/synth_plan.hpp"
 
@@ -28,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kPieceBytes = std::int64_t{256} << 10;
-constexpr std::string_view kSingleName = "model.safetensors";
 
 std::int64_t bytes_of(const PlannedTensor& tensor) {
   const auto bytes = tensor_bytes(tensor.declaration.dtype, tensor.declaration.shape);
@@ -224,7 +224,7 @@ SynthResult synth_checkpoint(std::string_view config_json, const fs::path& confi
   ShardWriter writer(options);
   json::Json weight_map = json::Json::object();
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    const std::string name = shards.size() == 1 ? std::string(kSingleName)
+    const std::string name = shards.size() == 1 ? std::string(kSingleFileName)
                                                 : fmt::format("model-{:05}-of-{:05}.safetensors",
                                                               shard + 1, shards.size());
     writer.write(output.file(name), shards[shard]);

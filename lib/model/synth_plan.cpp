@@ -9,6 +9,7 @@
 #include "lib/model/accounting.hpp"
 #include "lib/model/expected_tensors.hpp"
 #include "lib/model/synth_router.hpp"
+#include "lib/model/weight_format.hpp"
 
 namespace moe::model {
 namespace {
@@ -22,7 +23,6 @@ constexpr double kFp8CodeStdev = 64.0;
 // Mean square of the residual stream without its constant channel, in units of the embedding's: 1
 // and about half of what the scaled blocks add.
 constexpr double kStreamVariance = 1.05;
-constexpr std::int64_t kMxfp4Block = 32;
 
 // Where the offsets of a skewed router go.
 enum class SkewMethod { kNone, kCorrectionBias, kRouterBias, kNormBias, kConstantChannel };

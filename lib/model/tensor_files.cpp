@@ -11,6 +11,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/text.hpp"
+#include "lib/model/safetensors.hpp"
 #include "lib/model/shard_index.hpp"
 #include "lib/model/text_file.hpp"
 
@@ -20,11 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::string_view kSingleName = "model.safetensors";
-
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
 
 bool is_inside(const fs::path& path, const fs::path& directory) {
   const auto [end, unused] =
@@ -38,7 +34,7 @@ std::vector<std::string> file_names(const fs::path& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     names.push_back(it->path().filename().string());
   }
-  if (error) fail(directory.string(), error.message());
+  if (error) fail_input(directory.string(), error.message());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -73,7 +69,7 @@ void check_shard_numbers(const fs::path& directory, const std::vector<std::strin
       std::string expected = name;
       expected.replace(of - 5, 5, fmt::format("{:05}", number));
       if (!std::ranges::binary_search(names, expected)) {
-        fail((directory / expected).string(), "the shard is missing (download it again)");
+        fail_input((directory / expected).string(), "the shard is missing (download it again)");
       }
     }
   }
@@ -90,48 +86,50 @@ void refuse_foreign_files(const fs::path& directory, const std::vector<std::stri
     return {};
   };
   if (const auto name = first_with({".bin", ".pt", ".pth", ".ckpt", ".pkl"}); !name.empty()) {
-    fail((directory / name).string(),
-         "a pickle can run code and is never opened; convert the checkpoint to safetensors "
-         "(model.save_pretrained(DIR, safe_serialization=True))");
+    fail_input((directory / name).string(),
+               "a pickle can run code and is never opened; convert the checkpoint to safetensors "
+               "(model.save_pretrained(DIR, safe_serialization=True))");
   }
   if (const auto name = first_with({".h5", ".npz", ".msgpack", ".onnx"}); !name.empty()) {
-    fail((directory / name).string(), "this format is not read; expected .safetensors files");
+    fail_input((directory / name).string(), "this format is not read; expected .safetensors files");
   }
 }
 
 void require_directory(const fs::path& directory) {
   std::error_code error;
   if (fs::is_directory(directory, error)) return;
-  fail(directory.string(),
-       fs::exists(directory, error) ? "expected a checkpoint directory" : "no such directory");
+  fail_input(directory.string(), fs::exists(directory, error) ? "expected a checkpoint directory"
+                                                              : "no such directory");
 }
 
 }  // namespace
 
 std::optional<fs::path> checkpoint_file(const fs::path& directory, const std::string& name) {
   if (!is_plain_file_name(name)) {
-    fail(directory.string(), fmt::format("\"{}\" is not a plain file name", printable(name)));
+    fail_input(directory.string(), fmt::format("\"{}\" is not a plain file name", printable(name)));
   }
   const fs::path path = directory / name;
   std::error_code error;
   const fs::file_status link = fs::symlink_status(path, error);
   if (link.type() == fs::file_type::not_found) return std::nullopt;
-  if (error) fail(path.string(), error.message());
+  if (error) fail_input(path.string(), error.message());
   if (link.type() == fs::file_type::symlink) {
     const fs::path target = fs::canonical(path, error);
     if (error)
-      fail(path.string(), fmt::format("a symbolic link that leads nowhere: {}", error.message()));
+      fail_input(path.string(),
+                 fmt::format("a symbolic link that leads nowhere: {}", error.message()));
     const fs::path root = fs::canonical(directory, error);
-    if (error) fail(directory.string(), error.message());
+    if (error) fail_input(directory.string(), error.message());
     const bool is_snapshot = root.parent_path().filename() == "snapshots";
     const fs::path blobs = root.parent_path().parent_path() / "blobs";
     if (!is_inside(target, root) && !(is_snapshot && is_inside(target, blobs))) {
-      fail(path.string(), fmt::format("a symbolic link to {}, outside the checkpoint directory and "
-                                      "its cache; copy the file into the directory",
-                                      printable(target.string())));
+      fail_input(path.string(),
+                 fmt::format("a symbolic link to {}, outside the checkpoint directory and "
+                             "its cache; copy the file into the directory",
+                             printable(target.string())));
     }
   }
-  if (!fs::is_regular_file(path, error)) fail(path.string(), "expected a regular file");
+  if (!fs::is_regular_file(path, error)) fail_input(path.string(), "expected a regular file");
   return path;
 }
 
@@ -151,8 +149,8 @@ std::optional<fs::path> find_gguf(const fs::path& path) {
   }
   if (found.empty()) return std::nullopt;
   if (found.size() > 1) {
-    fail(path.string(), fmt::format("holds {} GGUF files; give one of them ({})", found.size(),
-                                    (path / found.front()).string()));
+    fail_input(path.string(), fmt::format("holds {} GGUF files; give one of them ({})",
+                                          found.size(), (path / found.front()).string()));
   }
   return checkpoint_file(path, found.front());
 }
@@ -161,9 +159,9 @@ void refuse_without_config(const fs::path& directory) {
   require_directory(directory);
   const std::vector<std::string> names = file_names(directory);
   if (weight_file_names(names).empty()) refuse_foreign_files(directory, names);
-  fail(directory.string(),
-       "there is no config.json; expected a checkpoint directory with config.json "
-       "and .safetensors files");
+  fail_input(directory.string(),
+             "there is no config.json; expected a checkpoint directory with config.json "
+             "and .safetensors files");
 }
 
 TensorFiles::TensorFiles(const fs::path& directory) : directory_(directory) {
@@ -176,8 +174,9 @@ TensorFiles::TensorFiles(const fs::path& directory) : directory_(directory) {
   const std::vector<std::string> weights = weight_file_names(names);
   if (weights.empty()) {
     refuse_foreign_files(directory, names);
-    fail(directory.string(),
-         fmt::format("no weights: expected model.safetensors, or shards with {}", kIndexName));
+    fail_input(
+        directory.string(),
+        fmt::format("no weights: expected model.safetensors, or shards with {}", kIndexName));
   }
   open_unindexed(weights);
 }
@@ -185,17 +184,17 @@ TensorFiles::TensorFiles(const fs::path& directory) : directory_(directory) {
 void TensorFiles::add_file(const std::string& name) {
   const auto path = checkpoint_file(directory_, name);
   if (!path) {
-    fail((directory_ / name).string(), "the shard is missing (download it again)");
+    fail_input((directory_ / name).string(), "the shard is missing (download it again)");
   }
   files_.emplace_back(*path);
   const SafetensorsFile& file = files_.back();
   for (std::size_t entry = 0; entry < file.entries().size(); ++entry) {
     const std::string_view tensor = file.entries()[entry].name;
-    const auto [found, is_new] = index_.try_emplace(tensor, Location{files_.size() - 1, entry});
+    const auto [known, is_new] = index_.insert(tensor, Location{files_.size() - 1, entry}.value());
     if (!is_new) {
-      fail(file.path().string(),
-           fmt::format("tensor \"{}\" is also in {}", printable(tensor),
-                       files_[found->second.file].path().filename().string()));
+      fail_input(file.path().string(),
+                 fmt::format("tensor \"{}\" is also in {}", printable(tensor),
+                             files_[Location::of(known).file].path().filename().string()));
     }
   }
 }
@@ -211,12 +210,13 @@ void TensorFiles::open_indexed(const fs::path& index_path) {
   const FileMap map(index_path);
   const std::string where = index_path.string();
   const ShardIndex index = parse_shard_index(text_of(map), where);
-  if (std::ranges::find(index.shards, kSingleName) == index.shards.end() &&
-      fs::exists(fs::symlink_status(directory_ / kSingleName))) {
-    fail((directory_ / kSingleName).string(),
-         fmt::format("both this file and {} exist, and the index does not name it; remove the one "
-                     "that is not meant",
-                     kIndexName));
+  if (std::ranges::find(index.shards, kSingleFileName) == index.shards.end() &&
+      fs::exists(fs::symlink_status(directory_ / kSingleFileName))) {
+    fail_input(
+        (directory_ / kSingleFileName).string(),
+        fmt::format("both this file and {} exist, and the index does not name it; remove the one "
+                    "that is not meant",
+                    kIndexName));
   }
   files_.reserve(index.shards.size());
   std::int64_t tensor_bytes_sum = 0;
@@ -225,24 +225,24 @@ void TensorFiles::open_indexed(const fs::path& index_path) {
     for (const TensorEntry& entry : files_.back().entries()) {
       tensor_bytes_sum += entry.end - entry.begin;
       const auto listed = index.shard_of.find(entry.name);
-      if (listed == index.shard_of.end()) {
-        fail(files_.back().path().string(),
-             fmt::format("tensor \"{}\" is not in {}", printable(entry.name), kIndexName));
+      if (!listed) {
+        fail_input(files_.back().path().string(),
+                   fmt::format("tensor \"{}\" is not in {}", printable(entry.name), kIndexName));
       }
-      if (listed->second != shard) {
-        fail(where,
-             fmt::format("tensor \"{}\" is in {}, not in {} as the index says",
-                         printable(entry.name), index.shards[shard], index.shards[listed->second]));
+      if (*listed != shard) {
+        fail_input(where,
+                   fmt::format("tensor \"{}\" is in {}, not in {} as the index says",
+                               printable(entry.name), index.shards[shard], index.shards[*listed]));
       }
     }
   }
   if (index.shard_of.size() != index_.size()) {
-    for (const auto& [tensor, shard] : index.shard_of) {
+    index.shard_of.for_each([&](std::string_view tensor, std::uint64_t shard) {
       if (!index_.contains(tensor)) {
-        fail(where, fmt::format("tensor \"{}\" is not in {} as the index says", printable(tensor),
-                                index.shards[shard]));
+        fail_input(where, fmt::format("tensor \"{}\" is not in {} as the index says",
+                                      printable(tensor), index.shards[shard]));
       }
-    }
+    });
   }
   if (index.total_size >= 0 && index.total_size != tensor_bytes_sum) {
     warnings_.push_back(fmt::format("{}: metadata.total_size is {}, the tensors have {} bytes",
@@ -252,15 +252,15 @@ void TensorFiles::open_indexed(const fs::path& index_path) {
 
 std::optional<TensorRef> TensorFiles::find(std::string_view name) const {
   const auto found = index_.find(name);
-  if (found == index_.end()) return std::nullopt;
-  const SafetensorsFile& file = files_[found->second.file];
-  return file.ref(file.entries()[found->second.entry]);
+  if (!found) return std::nullopt;
+  const Location at = Location::of(*found);
+  return files_[at.file].ref(files_[at.file].entries()[at.entry]);
 }
 
 const SafetensorsFile& TensorFiles::file_of(std::string_view name) const {
   const auto found = index_.find(name);
-  MOE_CHECK(found != index_.end());
-  return files_[found->second.file];
+  MOE_CHECK(found.has_value());
+  return files_[Location::of(*found).file];
 }
 
 std::int64_t TensorFiles::file_bytes() const {
@@ -272,7 +272,7 @@ std::int64_t TensorFiles::file_bytes() const {
 void TensorFiles::check_unchanged() const {
   for (const SafetensorsFile& file : files_) {
     if (file.map().changed_on_disk()) {
-      fail(file.path().string(), "the file changed while it was in use");
+      fail_input(file.path().string(), "the file changed while it was in use");
     }
   }
 }

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "lib/base/name_map.hpp"
 #include "lib/model/safetensors.hpp"
 
 namespace moe::model {
@@ -57,9 +57,15 @@ class TensorFiles {
   void check_unchanged() const;
 
  private:
+  // Which entry of which file, as a value of the index: both are below 2^32.
   struct Location {
     std::size_t file = 0;
     std::size_t entry = 0;
+
+    [[nodiscard]] static Location of(std::uint64_t value) {
+      return {value >> 32, value & 0xffffffff};
+    }
+    [[nodiscard]] std::uint64_t value() const { return std::uint64_t{file} << 32 | entry; }
   };
 
   void open_indexed(const std::filesystem::path& index_path);
@@ -68,7 +74,7 @@ class TensorFiles {
 
   std::filesystem::path directory_;
   std::vector<SafetensorsFile> files_;
-  std::unordered_map<std::string_view, Location> index_;  // keys point into the headers of files_
+  NameMap index_;  // name -> Location; keys point into the headers of files_
   std::vector<std::string> warnings_;
 };
 

@@ -330,9 +330,9 @@ class StripStep final : public DecoderStep {
   std::int64_t stop_;
 };
 
-class MetaspaceStep final : public DecoderStep {
+class MetaspaceDecoder final : public DecoderStep {
  public:
-  MetaspaceStep(std::string replacement, bool drop_in_first)
+  MetaspaceDecoder(std::string replacement, bool drop_in_first)
       : replacement_(std::move(replacement)), drop_in_first_(drop_in_first) {}
   StagePtr start(ByteRuns /*runs*/, bool /*fused*/) const override {
     return std::make_unique<MetaspaceStage>(replacement_, drop_in_first_);
@@ -357,8 +357,8 @@ StepPtr parse_metaspace(const JsonFields& fields) {
     refuse(fields.where("prepend_scheme"),
            fmt::format("{} is not known (known: first, never, always)", quote(scheme)));
   }
-  return std::make_unique<MetaspaceStep>(fields.character("replacement"),
-                                         prefix && scheme != "never");
+  return std::make_unique<MetaspaceDecoder>(fields.character("replacement"),
+                                            prefix && scheme != "never");
 }
 
 void parse_component(const JsonFields& fields, std::vector<StepPtr>& steps) {

@@ -144,9 +144,9 @@ class ByteAlphabetStep final : public PreTokenizer {
 
 enum class PrependScheme { kFirst, kNever, kAlways };
 
-class MetaspaceStep final : public PreTokenizer {
+class MetaspaceSplit final : public PreTokenizer {
  public:
-  MetaspaceStep(std::string replacement, PrependScheme scheme)
+  MetaspaceSplit(std::string replacement, PrependScheme scheme)
       : replacement_(std::move(replacement)), scheme_(scheme) {}
 
   void apply(PieceList& list, MatchScratch& /*scratch*/) const override {
@@ -197,7 +197,7 @@ PreTokenizerPtr pattern_step(Pattern pattern, SplitBehavior behavior, bool inver
 
 void parse_metaspace(const JsonFields& fields, std::vector<PreTokenizerPtr>& steps) {
   const std::string replacement = fields.character("replacement");
-  steps.push_back(std::make_unique<MetaspaceStep>(replacement, parse_prepend_scheme(fields)));
+  steps.push_back(std::make_unique<MetaspaceSplit>(replacement, parse_prepend_scheme(fields)));
   if (fields.flag("split", true)) {
     steps.push_back(pattern_step(Pattern::literal(replacement, fields.where()),
                                  SplitBehavior::kMergedWithNext, false));

@@ -12,6 +12,8 @@
 
 namespace moe::model {
 
+inline constexpr std::int64_t kMxfp4Block = 32;  // codes that share a scale
+
 struct WeightFormat {
   std::string name = "bf16";  // "fp8-block128", "int4-g128", "mxfp4", "q4_k", ...
   double bits = 16.0;         // of one code; GGUF types: the whole block spread over its weights

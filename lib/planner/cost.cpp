@@ -8,14 +8,14 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/units.hpp"
 
 namespace moe::planner {
 namespace {
 
 constexpr double kHoursPerDay = 24.0;
-constexpr double kHoursPerYear = 8760.0;
 constexpr double kMonthsPerYear = 12.0;
-constexpr double kSecondsPerYear = kHoursPerYear * 3600.0;
+constexpr double kSecondsPerYear = kHoursPerYear * kHour_s;
 
 void check_prices(const Prices& prices) {
   const std::array<std::pair<const char*, double>, 12> all = {

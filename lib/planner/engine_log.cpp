@@ -8,12 +8,11 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/text.hpp"
+#include "lib/base/units.hpp"
 
 namespace moe::planner {
 namespace {
 
-constexpr double kMib = 1048576.0;
-constexpr double kGib = 1073741824.0;
 constexpr double kLargest = 1e15;
 
 bool is_digit(char c) {

@@ -17,7 +17,7 @@ using json::Json;
 
 constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
-constexpr std::int64_t kMib = 1048576;
+constexpr std::int64_t kBytesPerMib = 1048576;
 // Labels count in GiB and show a little less: H100 "80" 79.18, H200 "141" 140.4, B200 "180" 178.35
 // GiB; small cards keep ECC in their memory (L40S "48" shows 44.99).
 constexpr double kVisibleShare = 0.98;
@@ -112,7 +112,7 @@ Accelerator read_accelerator(const Json& object, const std::string& where) {
   gpu.memory_gb_marketed = named.number("memory_gb_marketed");
   if (!(gpu.memory_gb_marketed > 0.0)) named.fail("memory_gb_marketed", "expected more than 0");
   if (const auto mib = named.optional_number("memory_visible_mib"); mib && *mib > 0.0) {
-    gpu.memory_visible_bytes = static_cast<std::int64_t>(*mib) * kMib;
+    gpu.memory_visible_bytes = static_cast<std::int64_t>(*mib) * kBytesPerMib;
   }
   gpu.memory_bytes_per_s = named.number("memory_bandwidth_gbs") * kGiga;
   if (!(gpu.memory_bytes_per_s > 0.0)) named.fail("memory_bandwidth_gbs", "expected more than 0");
@@ -164,7 +164,7 @@ std::string ids_of(const HardwareFile& file) {
 std::int64_t Accelerator::usable_memory_bytes() const {
   if (memory_visible_bytes) return *memory_visible_bytes;
   const double share = memory_gb_marketed > kSmallGb ? kVisibleShare : kVisibleShareSmall;
-  return static_cast<std::int64_t>(memory_gb_marketed * share * 1024.0) * kMib;
+  return static_cast<std::int64_t>(memory_gb_marketed * share * 1024.0) * kBytesPerMib;
 }
 
 HardwareFile parse_hardware(std::string_view json_text, const std::string& where) {

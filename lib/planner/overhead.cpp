@@ -8,12 +8,10 @@
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
 #include "lib/base/text.hpp"
+#include "lib/base/units.hpp"
 
 namespace moe::planner {
 namespace {
-
-constexpr double kMib = 1048576.0;
-constexpr double kGib = 1073741824.0;
 
 // vLLM splits a larger batch for its fused MoE kernel (VLLM_FUSED_MOE_CHUNK_SIZE).
 constexpr std::int64_t kFusedMoeChunk = 32768;

@@ -8,11 +8,11 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/base/units.hpp"
 
 namespace moe::planner {
 namespace {
 
-constexpr double kHoursPerYear = 8760.0;
 constexpr double kBtuPerHourPerKw = 3412.142;
 
 void require(bool holds, const char* what, double found) {

@@ -13,7 +13,6 @@ namespace moe::planner {
 namespace {
 
 using model::Part;
-using model::Split;
 using model::SplitAxis;
 using model::WeightGroup;
 
@@ -24,17 +23,17 @@ constexpr std::int64_t kMarlinInput = 256;
 // Whole pieces of the split axis on the fullest rank.
 std::int64_t pieces_on_rank(const WeightGroup& group, const Layout& layout) {
   switch (group.split) {
-    case Split::kNone:
-    case Split::kVocab:
+    case model::Split::kNone:
+    case model::Split::kVocab:
       return group.units;
-    case Split::kHeads:
+    case model::Split::kHeads:
       return div_ceil(group.units, layout.tp);
-    case Split::kKvHeads:
+    case model::Split::kKvHeads:
       return std::max<std::int64_t>(1, div_ceil(group.units, layout.tp));
-    case Split::kWidth:
+    case model::Split::kWidth:
       if (group.part == Part::kSharedExperts && layout.has_replicated_shared) return group.units;
       return div_ceil(group.units, layout.tp);
-    case Split::kExperts:
+    case model::Split::kExperts:
       return group.units > 1 ? div_ceil(group.units, layout.expert_tp()) : 1;
   }
   MOE_CHECK(false);
@@ -59,11 +58,11 @@ std::int64_t bytes_of(const WeightGroup& group, const RankShare& share) {
 // Mean over the ranks of a stage; never above the fullest rank.
 double mean_bytes(const WeightGroup& group, const Layout& layout, const RankShare& share) {
   const auto worst = static_cast<double>(share.bytes);
-  if (group.split == Split::kExperts && layout.ep > 1) {
+  if (group.split == model::Split::kExperts && layout.ep > 1) {
     const double experts = static_cast<double>(group.count + layout.redundant_experts);
     return worst * experts / (static_cast<double>(share.count) * layout.ep);
   }
-  if (group.split == Split::kHeads || group.split == Split::kWidth) {
+  if (group.split == model::Split::kHeads || group.split == model::Split::kWidth) {
     const std::int64_t pieces = pieces_on_rank(group, layout);
     if (pieces == group.units) return worst;
     return worst * static_cast<double>(group.units) /
@@ -90,15 +89,15 @@ RankShare rank_share(const WeightGroup& group, const Layout& layout, const Weigh
   share.cols = group.cols;
   std::int64_t& axis = group.axis == SplitAxis::kRows ? share.rows : share.cols;
   const std::int64_t pieces = pieces_on_rank(group, layout);
-  if (group.split == Split::kVocab) {
+  if (group.split == model::Split::kVocab) {
     axis = div_ceil(align_up(axis, options.vocab_multiple), layout.tp);
   } else if (pieces != group.units) {
     axis = div_ceil(axis * pieces, group.units);
   }
-  if (group.split == Split::kExperts && layout.ep > 1) {
+  if (group.split == model::Split::kExperts && layout.ep > 1) {
     share.count = div_ceil(group.count + layout.redundant_experts, layout.ep);
   }
-  if (options.pad != KernelPad::kNone && group.split == Split::kExperts &&
+  if (options.pad != KernelPad::kNone && group.split == model::Split::kExperts &&
       group.format.name == "mxfp4") {
     pad_expert(group, options.pad, pieces, share);
   }

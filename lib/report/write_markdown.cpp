@@ -39,7 +39,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-void append_table(std::string& out, const HumanTable& table) {
+void append_markdown_table(std::string& out, const HumanTable& table) {
   if (table.rows.empty()) return;
   out += fmt::format("\n## {}\n\n|", escaped(table.title));
   for (const HumanColumn& column : table.columns) {
@@ -57,7 +57,7 @@ void append_table(std::string& out, const HumanTable& table) {
   if (!table.note.empty()) out += fmt::format("\n{}\n", escaped(table.note));
 }
 
-void append_findings(std::string& out, const std::vector<Finding>& findings) {
+void append_markdown_findings(std::string& out, const std::vector<Finding>& findings) {
   if (findings.empty()) return;
   out += "\n## Findings\n\n";
   for (const Finding& finding : findings) {
@@ -68,7 +68,7 @@ void append_findings(std::string& out, const std::vector<Finding>& findings) {
   }
 }
 
-void append_acceptance(std::string& out, const Acceptance& acceptance) {
+void append_markdown_acceptance(std::string& out, const Acceptance& acceptance) {
   if (acceptance.checklist_version.empty()) return;
   out += fmt::format("\n## Acceptance: {}\n\nChecklist {}: {}.\n\n", acceptance.verdict,
                      escaped(acceptance.checklist_version), count_results(acceptance));
@@ -84,7 +84,7 @@ void append_acceptance(std::string& out, const Acceptance& acceptance) {
   }
 }
 
-void append_validity(std::string& out, const Validity& validity) {
+void append_markdown_validity(std::string& out, const Validity& validity) {
   out += fmt::format("\n## Validity\n\n{}{}\n", validity.valid ? "Valid" : "**Not valid**",
                      validity.partial ? ", partial: stopped early" : "");
   if (!validity.reasons.empty()) out += '\n';
@@ -101,20 +101,20 @@ std::string write_markdown(const Report& report) {
     out += i == 0 ? fmt::format("# {}\n", escaped(lines[i]))
                   : fmt::format("\n{}\n", escaped(lines[i]));
   }
-  append_table(out, layout_distributions(report));
-  append_table(out, layout_values(report));
+  append_markdown_table(out, layout_distributions(report));
+  append_markdown_table(out, layout_values(report));
   for (const auto& [name, table] : report.tables) {
     if (table.is_detail) {
       out += fmt::format("\n## {}\n\n{} rows, in the other formats as `{}`.\n",
                          escaped(table.title), table.rows.size(), name);
     } else {
-      append_table(out, layout_table(name, table));
+      append_markdown_table(out, layout_table(name, table));
     }
   }
-  append_table(out, layout_absent(report));
-  append_findings(out, report.findings);
-  append_acceptance(out, report.acceptance);
-  append_validity(out, report.validity);
+  append_markdown_table(out, layout_absent(report));
+  append_markdown_findings(out, report.findings);
+  append_markdown_acceptance(out, report.acceptance);
+  append_markdown_validity(out, report.validity);
   return out;
 }
 

@@ -42,7 +42,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out;
 }
 
-void append_table(std::string& out, const HumanTable& table) {
+void append_text_table(std::string& out, const HumanTable& table) {
   if (table.rows.empty()) return;
   std::vector<std::size_t> widths;
   bool has_units = false;
@@ -69,7 +69,7 @@ void append_table(std::string& out, const HumanTable& table) {
   if (!table.note.empty()) out += fmt::format("  {}\n", wrapped(table.note, 2));
 }
 
-void append_findings(std::string& out, const std::vector<Finding>& findings) {
+void append_text_findings(std::string& out, const std::vector<Finding>& findings) {
   if (findings.empty()) return;
   out += "\nFindings\n";
   for (const Finding& finding : findings) {
@@ -82,7 +82,7 @@ void append_findings(std::string& out, const std::vector<Finding>& findings) {
   }
 }
 
-void append_acceptance(std::string& out, const Acceptance& acceptance) {
+void append_text_acceptance(std::string& out, const Acceptance& acceptance) {
   if (acceptance.checklist_version.empty()) return;
   out += fmt::format("\nAcceptance (checklist {}): {} ({})\n", acceptance.checklist_version,
                      acceptance.verdict, count_results(acceptance));
@@ -98,7 +98,7 @@ void append_acceptance(std::string& out, const Acceptance& acceptance) {
   }
 }
 
-void append_validity(std::string& out, const Validity& validity) {
+void append_text_validity(std::string& out, const Validity& validity) {
   out += fmt::format("\n{}{}\n", validity.valid ? "Valid" : "NOT VALID",
                      validity.partial ? ", partial: stopped early" : "");
   for (const std::string& reason : validity.reasons) {
@@ -112,20 +112,20 @@ std::string write_text(const Report& report) {
   require_finite(report);
   std::string out;
   for (const std::string& line : headline(report)) out += line + '\n';
-  append_table(out, layout_distributions(report));
-  append_table(out, layout_values(report));
+  append_text_table(out, layout_distributions(report));
+  append_text_table(out, layout_values(report));
   for (const auto& [name, table] : report.tables) {
     if (table.is_detail) {
       out += fmt::format("\n{}: {} rows, in the other formats as \"{}\"\n", printable(table.title),
                          table.rows.size(), name);
     } else {
-      append_table(out, layout_table(name, table));
+      append_text_table(out, layout_table(name, table));
     }
   }
-  append_table(out, layout_absent(report));
-  append_findings(out, report.findings);
-  append_acceptance(out, report.acceptance);
-  append_validity(out, report.validity);
+  append_text_table(out, layout_absent(report));
+  append_text_findings(out, report.findings);
+  append_text_acceptance(out, report.acceptance);
+  append_text_validity(out, report.validity);
   return out;
 }
 

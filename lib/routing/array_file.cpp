@@ -21,10 +21,6 @@ constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
-}
-
 // The header of a .npy file is a Python dictionary of three entries; this reads no other Python.
 class NpyHeader {
  public:
@@ -56,10 +52,10 @@ class NpyHeader {
 
  private:
   [[noreturn]] void refuse() const {
-    fail(where_,
-         "expected a .npy header {'descr': ..., 'fortran_order': ..., 'shape': (...)}, "
-         "found " +
-             printable(text_));
+    fail_input(where_,
+               "expected a .npy header {'descr': ..., 'fortran_order': ..., 'shape': (...)}, "
+               "found " +
+                   printable(text_));
   }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -117,14 +113,14 @@ class NpyHeader {
 void check_reach(const ArrayView& view, const std::string& where) {
   const auto bytes = reached_bytes(view.type, view.shape, view.strides);
   if (!bytes.has_value() || *bytes > static_cast<std::int64_t>(view.bytes.size())) {
-    fail(where, fmt::format("expected {} {} numbers, found {} bytes; is the file whole?",
-                            view.shape_text(), element_name(view.type), view.bytes.size()));
+    fail_input(where, fmt::format("expected {} {} numbers, found {} bytes; is the file whole?",
+                                  view.shape_text(), element_name(view.type), view.bytes.size()));
   }
 }
 
 std::int64_t whole(const json::Json& value, const std::string& where) {
   if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
-    fail(where, "expected whole numbers of 0 or more in shape and data_offsets");
+    fail_input(where, "expected whole numbers of 0 or more in shape and data_offsets");
   }
   return value.get<std::int64_t>();
 }
@@ -135,19 +131,20 @@ ArrayView safetensors_entry(const std::string& name, const json::Json& entry,
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
-    fail(place, "expected dtype, shape and data_offsets");
+    fail_input(place, "expected dtype, shape and data_offsets");
   }
   const auto type = element_of_safetensors(entry["dtype"].get<std::string>());
-  if (!type.has_value()) fail(place, "its dtype holds no plain numbers");
+  if (!type.has_value()) fail_input(place, "its dtype holds no plain numbers");
   ArrayView view;
   view.name = name;
   view.type = *type;
-  if (entry["shape"].size() > kMaxRank) fail(place, "too many dimensions");
+  if (entry["shape"].size() > kMaxRank) fail_input(place, "too many dimensions");
   for (const json::Json& size : entry["shape"]) view.shape.push_back(whole(size, place));
   // Sizes first: strides of an unchecked shape could overflow.
   std::int64_t elements = 1;
   for (const std::int64_t size : view.shape) {
-    if (size > 0 && elements > (std::int64_t{1} << 48) / size) fail(place, "its shape overflows");
+    if (size > 0 && elements > (std::int64_t{1} << 48) / size)
+      fail_input(place, "its shape overflows");
     elements *= size;
   }
   view.strides = dense_strides(view.shape);
@@ -155,8 +152,8 @@ ArrayView safetensors_entry(const std::string& name, const json::Json& entry,
   const std::int64_t end = whole(entry["data_offsets"][1], place);
   if (begin > end || end > static_cast<std::int64_t>(data.size()) ||
       end - begin != elements * element_bytes(view.type)) {
-    fail(place, fmt::format("expected {} bytes inside the file, found [{}, {}) of {}",
-                            elements * element_bytes(view.type), begin, end, data.size()));
+    fail_input(place, fmt::format("expected {} bytes inside the file, found [{}, {}) of {}",
+                                  elements * element_bytes(view.type), begin, end, data.size()));
   }
   view.bytes = data.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   return view;
@@ -181,7 +178,7 @@ std::string ArrayFile::metadata_text(const std::string& key) const {
 ArrayView parse_npy(std::span<const std::byte> bytes, const std::string& where) {
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   const std::string_view all(text, bytes.size());
-  if (!all.starts_with(kNpyMagic) || all.size() < 12) fail(where, "expected a .npy file");
+  if (!all.starts_with(kNpyMagic) || all.size() < 12) fail_input(where, "expected a .npy file");
   const auto version = static_cast<unsigned char>(all[6]);
   std::size_t header_bytes = 0;
   std::size_t begin = 0;
@@ -196,23 +193,25 @@ ArrayView parse_npy(std::span<const std::byte> bytes, const std::string& where) 
     header_bytes = length;
     begin = 12;
   } else {
-    fail(where, fmt::format(".npy version {}, known are 1 to 3", version));
+    fail_input(where, fmt::format(".npy version {}, known are 1 to 3", version));
   }
-  if (header_bytes > all.size() - begin) fail(where, "the .npy header is cut off");
+  if (header_bytes > all.size() - begin) fail_input(where, "the .npy header is cut off");
   NpyHeader header(all.substr(begin, header_bytes), where);
   header.parse();
   const auto type = element_of_numpy(header.descr);
   if (!type.has_value()) {
-    fail(where, fmt::format("numbers of type {} are not read (little-endian bool, integers and "
-                            "floats are)",
-                            printable(header.descr)));
+    fail_input(where,
+               fmt::format("numbers of type {} are not read (little-endian bool, integers and "
+                           "floats are)",
+                           printable(header.descr)));
   }
   ArrayView view;
   view.type = *type;
   view.shape = header.shape;
   std::int64_t elements = 1;
   for (const std::int64_t size : view.shape) {
-    if (size > 0 && elements > (std::int64_t{1} << 48) / size) fail(where, "the shape overflows");
+    if (size > 0 && elements > (std::int64_t{1} << 48) / size)
+      fail_input(where, "the shape overflows");
     elements *= size;
   }
   if (header.is_fortran) {
@@ -244,7 +243,7 @@ ArrayFile open_npz(std::shared_ptr<const FileMap> map) {
     view.name = member.name.substr(0, member.name.size() - 4);
     file.arrays.push_back(std::move(view));
   }
-  if (file.arrays.empty()) fail(where, "a zip archive without .npy members");
+  if (file.arrays.empty()) fail_input(where, "a zip archive without .npy members");
   file.map = std::move(map);
   return file;
 }
@@ -254,27 +253,27 @@ ArrayFile open_safetensors(std::shared_ptr<const FileMap> map) {
   const std::string where = map->path().string();
   const std::span<const std::byte> bytes = map->bytes();
   std::uint64_t header_bytes = 0;
-  if (bytes.size() < 8) fail(where, "expected a safetensors file, found fewer than 8 bytes");
+  if (bytes.size() < 8) fail_input(where, "expected a safetensors file, found fewer than 8 bytes");
   std::memcpy(&header_bytes, bytes.data(), 8);
   if (header_bytes > static_cast<std::uint64_t>(kMaxSafetensorsHeader) ||
       header_bytes > bytes.size() - 8) {
-    fail(where,
-         fmt::format("a safetensors header of {} bytes does not fit the file", header_bytes));
+    fail_input(where,
+               fmt::format("a safetensors header of {} bytes does not fit the file", header_bytes));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data() + 8), header_bytes);
   json::ReadLimits limits;
   limits.max_bytes = kMaxSafetensorsHeader;
   const json::Json header = json::parse(text, where + ": header", limits);
-  if (!header.is_object()) fail(where, "expected a JSON object as header");
+  if (!header.is_object()) fail_input(where, "expected a JSON object as header");
   const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") {
       file.arrays.push_back(safetensors_entry(name, entry, data, where));
       continue;
     }
-    if (!entry.is_object()) fail(where, "expected an object __metadata__");
+    if (!entry.is_object()) fail_input(where, "expected an object __metadata__");
     for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail(where, "expected texts in __metadata__");
+      if (!value.is_string()) fail_input(where, "expected texts in __metadata__");
       file.metadata.emplace_back(key, value.get<std::string>());
     }
   }

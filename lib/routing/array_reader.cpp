@@ -22,13 +22,9 @@ namespace moe::routing {
 namespace {
 
 // No model routes a token to more experts; a longer last axis holds counts.
-constexpr std::int64_t kMaxTopK = 16;
-constexpr std::int64_t kMaxLayers = 65536;
+constexpr std::int64_t kMaxArrayTopK = 16;
+constexpr std::int64_t kMaxArrayLayers = 65536;
 constexpr std::int64_t kMaxExpertId = 65535;
-
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
-}
 
 std::int32_t parse_count(const std::string& text) {
   std::int32_t value = 0;
@@ -73,7 +69,7 @@ void read_neighbour(const std::filesystem::path& array, Facts& facts) {
   if (!object.contains("sequence_lengths") || !object["sequence_lengths"].is_array()) return;
   for (const json::Json& length : object["sequence_lengths"]) {
     if (!length.is_number_integer() || length.get<std::int64_t>() < 1) {
-      fail(file.string(), "sequence_lengths: expected whole numbers of 1 or more");
+      fail_input(file.string(), "sequence_lengths: expected whole numbers of 1 or more");
     }
     facts.sequence_tokens.push_back(length.get<std::int64_t>());
   }
@@ -133,10 +129,10 @@ class ArrayReader {
       found += fmt::format("{}{} {} {}", i > 0 ? ", " : "", array.name, element_name(array.type),
                            array.shape_text());
     }
-    fail(where(),
-         "expected ids [tokens, layers, k], counts [layers, experts] or scores [tokens, "
-         "experts] per layer, found " +
-             (found.empty() ? "no array" : found) + "; --layout says what an array holds");
+    fail_input(where(),
+               "expected ids [tokens, layers, k], counts [layers, experts] or scores [tokens, "
+               "experts] per layer, found " +
+                   (found.empty() ? "no array" : found) + "; --layout says what an array holds");
   }
 
   [[nodiscard]] std::string where() const { return request_.where(); }
@@ -160,7 +156,7 @@ class ArrayReader {
 
   ArrayLayout layout_of(const ArrayView& array) const {
     if (options_.layout != ArrayLayout::kAuto) return options_.layout;
-    if (array.rank() == 3 && is_integer(array.type) && array.shape[2] <= kMaxTopK) {
+    if (array.rank() == 3 && is_integer(array.type) && array.shape[2] <= kMaxArrayTopK) {
       return has_large_numbers(array) ? ArrayLayout::kCounts : ArrayLayout::kTokenIds;
     }
     // Half precision is what a router writes, and a negative number is a score, not a count.
@@ -174,7 +170,7 @@ class ArrayReader {
     if (element_bytes(array.type) < 4 || array.num_elements() == 0) return false;
     std::vector<std::int64_t> values(static_cast<std::size_t>(array.shape[2]));
     const ArrayView first = array.at(0);
-    for (std::int64_t l = 0; l < std::min<std::int64_t>(first.shape[0], kMaxLayers); ++l) {
+    for (std::int64_t l = 0; l < std::min<std::int64_t>(first.shape[0], kMaxArrayLayers); ++l) {
       read_integers(first.at(l), 0, std::span(values));
       for (const std::int64_t value : values) {
         if (value > kMaxExpertId) return true;
@@ -199,7 +195,7 @@ class ArrayReader {
 
   // [tokens, layers, k] -> one [tokens, k] per layer.
   std::vector<ArrayView> tokens_first(const ArrayView& array) const {
-    if (array.shape[1] > kMaxLayers) refuse();
+    if (array.shape[1] > kMaxArrayLayers) refuse();
     std::vector<ArrayView> layers;
     for (std::int64_t l = 0; l < array.shape[1]; ++l) {
       ArrayView rows = array;
@@ -214,7 +210,7 @@ class ArrayReader {
   }
 
   std::vector<ArrayView> layers_first(const ArrayView& array) const {
-    if (array.shape[0] > kMaxLayers) refuse();
+    if (array.shape[0] > kMaxArrayLayers) refuse();
     std::vector<ArrayView> layers;
     for (std::int64_t l = 0; l < array.shape[0]; ++l) layers.push_back(array.at(l));
     return layers;
@@ -238,8 +234,8 @@ class ArrayReader {
     for (const auto& [number, array] : by_number) {
       const ArrayView& first = by_number.begin()->second;
       if (array.shape != first.shape || is_integer(array.type) != is_integer(first.type)) {
-        fail(where(), fmt::format("array {}: expected {} as in the first layer, found {}",
-                                  array.name, first.shape_text(), array.shape_text()));
+        fail_input(where(), fmt::format("array {}: expected {} as in the first layer, found {}",
+                                        array.name, first.shape_text(), array.shape_text()));
       }
       numbers_.push_back(number);
       layers.push_back(array);
@@ -279,9 +275,10 @@ class ArrayReader {
     std::int64_t sum = 0;
     for (const std::int64_t tokens : facts_.sequence_tokens) sum += tokens;
     if (info.has_requests && sum != num_tokens) {
-      fail(where(), fmt::format("the file beside it names sequences of {} tokens together, the "
-                                "array holds {}",
-                                sum, num_tokens));
+      fail_input(where(),
+                 fmt::format("the file beside it names sequences of {} tokens together, the "
+                             "array holds {}",
+                             sum, num_tokens));
     }
     SegmentPlan plan = one_segment(std::move(layers));
     input.tokens = make_segment_source(info, std::move(plan), options_.block_tokens);
@@ -300,9 +297,10 @@ class ArrayReader {
     info.num_experts = static_cast<std::int32_t>(num_experts);
     info.top_k = options_.top_k.value_or(facts_.top_k);
     if (info.top_k < 1 || info.top_k > info.num_experts) {
-      fail(where(), fmt::format("router scores of {} experts: how many a token takes is not in the "
-                                "file; give --top-k",
-                                num_experts));
+      fail_input(where(),
+                 fmt::format("router scores of {} experts: how many a token takes is not in the "
+                             "file; give --top-k",
+                             num_experts));
     }
     SegmentPlan plan = one_segment(std::move(layers));
     plan.is_scores = true;
@@ -336,8 +334,8 @@ class ArrayReader {
     check_shape(where(), array.shape[1], array.shape[2]);
     info.num_experts = static_cast<std::int32_t>(array.shape[2]);
     if (options_.num_experts.has_value() && *options_.num_experts != info.num_experts) {
-      fail(where(), fmt::format("--experts {} does not fit counts of shape {}",
-                                *options_.num_experts, array.shape_text()));
+      fail_input(where(), fmt::format("--experts {} does not fit counts of shape {}",
+                                      *options_.num_experts, array.shape_text()));
     }
     info.top_k = options_.top_k.value_or(facts_.top_k);
     CountPlan plan;

@@ -22,11 +22,7 @@
 namespace moe::routing {
 namespace {
 
-constexpr double kMaxCount = 9.0e18;
-
-[[noreturn]] void fail(const std::string& place, const std::string& message) {
-  throw Error(ErrorCode::kInput, place + ": " + message);
-}
+constexpr double kMaxCsvCount = 9.0e18;
 
 char separator_of(std::string_view line) {
   for (const char c : {',', ';', '\t'}) {
@@ -60,7 +56,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& pl
     if (trim(part).empty()) continue;
     const auto id = to_integer(trim(part));
     if (!id.has_value() || !std::in_range<std::int32_t>(*id)) {
-      fail(place, "expected expert ids between blanks, found " + printable(part));
+      fail_input(place, "expected expert ids between blanks, found " + printable(part));
     }
     ids.push_back(static_cast<std::int32_t>(*id));
   }
@@ -81,10 +77,11 @@ struct LogRow {
 
 LogRow parse_log_row(std::string_view line, const LogColumns& columns, const std::string& place) {
   const std::vector<std::string_view> parts = split(line, columns.separator);
-  if (parts.size() <= std::max(columns.layer, columns.ids)) fail(place, "a column is missing");
+  if (parts.size() <= std::max(columns.layer, columns.ids))
+    fail_input(place, "a column is missing");
   const auto layer = to_integer(trim(parts[columns.layer]));
   if (!layer.has_value() || *layer < 0 || *layer > 65535) {
-    fail(place, "expected a layer number, found " + printable(parts[columns.layer]));
+    fail_input(place, "expected a layer number, found " + printable(parts[columns.layer]));
   }
   return {static_cast<std::int32_t>(*layer), parse_ids(parts[columns.ids], place)};
 }
@@ -162,7 +159,7 @@ class CsvReader {
 
   RoutingInput read() {
     const auto first = lines_.next();
-    if (!first.has_value()) fail(request_.where(), "the file is empty");
+    if (!first.has_value()) fail_input(request_.where(), "the file is empty");
     separator_ = separator_of(*first);
     const std::vector<std::string_view> header = split(*first, separator_);
     const std::ptrdiff_t layer = column_of(header, {"layer", "layer_id", "layer_idx"});
@@ -172,7 +169,7 @@ class CsvReader {
     if (layer >= 0 && ids >= 0) return read_id_log(layer, ids);
     if (layer >= 0 && expert >= 0 && count >= 0) return read_long(layer, expert, count);
     if (expert >= 0 && column_of(header, {"node", "gpu", "rank"}) >= 0) {
-      fail(request_.where(), "holds a placement (expert, node), not a load");
+      fail_input(request_.where(), "holds a placement (expert, node), not a load");
     }
     return read_matrix(header, layer);
   }
@@ -190,7 +187,7 @@ class CsvReader {
       for (const std::int32_t id : row.ids) largest = std::max(largest, id);
     }
     if (layers.empty() || top_k == 0 || top_k > 4096) {
-      fail(request_.where(), "expected rows of layer and expert ids");
+      fail_input(request_.where(), "expected rows of layer and expert ids");
     }
     RoutingInput input;
     InputInfo& info = input.info;
@@ -226,18 +223,18 @@ class CsvReader {
         const auto i = static_cast<std::size_t>(column);
         const auto value = i < parts.size() ? to_integer(trim(parts[i])) : std::nullopt;
         if (!value.has_value() || *value < 0 || *value > max) {
-          fail(lines_.place(), fmt::format("column {}: expected 0 to {}", column + 1, max));
+          fail_input(lines_.place(), fmt::format("column {}: expected 0 to {}", column + 1, max));
         }
         return *value;
       };
       const auto l = static_cast<std::int32_t>(number(layer, 65535));
       const auto e = static_cast<std::int32_t>(number(expert, 65535));
       const auto i = static_cast<std::size_t>(count);
-      if (i >= parts.size()) fail(lines_.place(), "a column is missing");
+      if (i >= parts.size()) fail_input(lines_.place(), "a column is missing");
       std::int64_t& cell = cells[l][e];
       const std::int64_t value = count_of(trim(parts[i]), input);
       if (value > std::numeric_limits<std::int64_t>::max() - cell) {
-        fail(lines_.place(), "the counts of one expert pass 2^63");
+        fail_input(lines_.place(), "the counts of one expert pass 2^63");
       }
       cell += value;
       num_experts = std::max(num_experts, e + 1);
@@ -267,13 +264,13 @@ class CsvReader {
       const std::size_t skipped = layer == 0 ? 1 : 0;
       if (num_columns == 0) num_columns = parts.size();
       if (parts.size() != num_columns || num_columns <= skipped) {
-        fail(lines_.place(),
-             fmt::format("expected {} columns, found {}", num_columns, parts.size()));
+        fail_input(lines_.place(),
+                   fmt::format("expected {} columns, found {}", num_columns, parts.size()));
       }
       std::int64_t number = request_.options.first_layer + static_cast<std::int64_t>(layers.size());
       if (skipped == 1) number = to_integer(trim(parts[0])).value_or(-1);
       if (number < 0 || number > 65535 || (!layers.empty() && number <= layers.back())) {
-        fail(lines_.place(), "expected ascending layer numbers in the first column");
+        fail_input(lines_.place(), "expected ascending layer numbers in the first column");
       }
       layers.push_back(static_cast<std::int32_t>(number));
       for (std::size_t i = skipped; i < parts.size(); ++i) {
@@ -284,7 +281,7 @@ class CsvReader {
     };
     if (!has_header) add_row(header);
     while (const auto line = lines_.next()) add_row(split(*line, separator_));
-    if (layers.empty()) fail(request_.where(), "no rows of counts");
+    if (layers.empty()) fail_input(request_.where(), "no rows of counts");
     const auto num_experts = static_cast<std::int64_t>(step.counts.size() / layers.size());
     return finish(std::move(input), std::move(layers), num_experts, std::move(step));
   }
@@ -298,8 +295,8 @@ class CsvReader {
       return 0;
     }
     const auto real = to_real(text);
-    if (!real.has_value() || *real < 0.0 || *real > kMaxCount) {
-      fail(lines_.place(), "expected counts of 0 or more, found " + printable(text));
+    if (!real.has_value() || *real < 0.0 || *real > kMaxCsvCount) {
+      fail_input(lines_.place(), "expected counts of 0 or more, found " + printable(text));
     }
     const std::int64_t rounded = std::llround(*real);
     if (static_cast<double>(rounded) != *real) {

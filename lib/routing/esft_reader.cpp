@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/text.hpp"
 #include "lib/routing/id_cleaner.hpp"
 #include "lib/routing/readers.hpp"
 #include "lib/routing/text_lines.hpp"
@@ -15,7 +16,7 @@
 namespace moe::routing {
 namespace {
 
-constexpr std::size_t kMaxTopK = 16;
+constexpr std::size_t kMaxEsftTopK = 16;
 constexpr std::string_view kFileWord = "expert_weights_";
 
 struct Sequence {
@@ -162,15 +163,15 @@ std::int32_t layer_of(const SharedMap& map) {
 
 // The most experts a token can have: all groups of so many ids are distinct in every sequence.
 std::int32_t infer_top_k(const SharedMap& map) {
-  std::vector<bool> fits(kMaxTopK + 1, true);
+  std::vector<bool> fits(kMaxEsftTopK + 1, true);
   TextLines lines(map);
   while (const auto line = lines.next()) {
     const Sequence sequence = parse_sequence(*line, lines.place());
-    for (std::size_t k = 1; k <= kMaxTopK; ++k) {
+    for (std::size_t k = 1; k <= kMaxEsftTopK; ++k) {
       if (fits[k]) fits[k] = are_groups_distinct(sequence.ids, k);
     }
   }
-  for (std::size_t k = kMaxTopK; k > 1; --k) {
+  for (std::size_t k = kMaxEsftTopK; k > 1; --k) {
     if (fits[k]) return static_cast<std::int32_t>(k);
   }
   return 1;

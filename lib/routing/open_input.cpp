@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/routing/array_file.hpp"
 #include "lib/routing/content_hash.hpp"

@@ -15,7 +15,7 @@
 namespace moe::routing {
 namespace {
 
-constexpr std::size_t kMaxRank = 8;
+constexpr std::size_t kMaxTensorRank = 8;
 
 // Opcodes by the names of Python's pickletools, whose documentation defines them.
 enum Opcode : std::uint8_t {
@@ -408,7 +408,8 @@ class Machine {
     tensor.type = storage.type;
     const auto shape = document_.list(arguments[2]);
     const auto strides = document_.list(arguments[3]);
-    if (shape.size() != strides.size() || shape.size() > kMaxRank) fail("a tensor's shape is odd");
+    if (shape.size() != strides.size() || shape.size() > kMaxTensorRank)
+      fail("a tensor's shape is odd");
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
       std::int64_t size = 0;
       std::int64_t stride = 0;

@@ -23,10 +23,6 @@ namespace {
 
 using Files = std::shared_ptr<const std::vector<TorchFile>>;
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
-}
-
 const PickleTensor* tensor_of(const TorchFile& file, PickleValue dict, const char* key) {
   const PickleValue* value = file.document().find(dict, key);
   return value != nullptr ? file.document().tensor(*value) : nullptr;
@@ -64,20 +60,20 @@ class DumpReader {
     if (first.document().find(root, "records") != nullptr) return read_records();
     if (tensor_of(first, root, "logical_count") != nullptr) return read_stat();
     if (first.document().find(root, "physical_to_logical_map") != nullptr) {
-      fail(first.where(),
-           "holds a placement (physical_to_logical_map), not a load; give the dump "
-           "that it was made from");
+      fail_input(first.where(),
+                 "holds a placement (physical_to_logical_map), not a load; give the dump "
+                 "that it was made from");
     }
-    fail(first.where(),
-         "expected a dump of SGLang's expert distribution recorder: records or "
-         "logical_count");
+    fail_input(first.where(),
+               "expected a dump of SGLang's expert distribution recorder: records or "
+               "logical_count");
   }
 
  private:
   RoutingInput read_stat() {
     const TorchFile& file = files_->front();
     if (files_->size() > 1) {
-      fail((*files_)[1].where(), "a stat dump is already summed over ranks: give one file");
+      fail_input((*files_)[1].where(), "a stat dump is already summed over ranks: give one file");
     }
     ArrayView counts = file.view(*tensor_of(file, file.document().root, "logical_count"));
     if (counts.rank() == 2) {
@@ -85,8 +81,8 @@ class DumpReader {
       counts.strides = {0, counts.strides[0], counts.strides[1]};
     }
     if (counts.rank() != 3) {
-      fail(file.where(),
-           "logical_count: expected [steps, layers, experts], found " + counts.shape_text());
+      fail_input(file.where(),
+                 "logical_count: expected [steps, layers, experts], found " + counts.shape_text());
     }
     check_shape(file.where(), counts.shape[1], counts.shape[2]);
     RoutingInput input;
@@ -108,9 +104,9 @@ class DumpReader {
   RoutingInput read_records() {
     for (const TorchFile& file : *files_) collect(file);
     if (records_.empty()) {
-      fail(request_.where(),
-           "the dump holds no records: recording was not on, or nothing was "
-           "served meanwhile");
+      fail_input(request_.where(),
+                 "the dump holds no records: recording was not on, or nothing was "
+                 "served meanwhile");
     }
     std::stable_sort(records_.begin(), records_.end(), [](const Record& a, const Record& b) {
       return std::pair(a.pass, a.rank) < std::pair(b.pass, b.rank);
@@ -133,7 +129,7 @@ class DumpReader {
     const PickleValue root = document.root;
     const PickleValue* records = document.find(root, "records");
     if (records == nullptr || records->kind != PickleKind::kList) {
-      fail(file.where(), "expected a list of records");
+      fail_input(file.where(), "expected a list of records");
     }
     for (const PickleValue value : document.list(*records)) {
       Record record;
@@ -141,11 +137,12 @@ class DumpReader {
       record.rank = integer_of(file, value, "rank", 0);
       // Forward mode 2 is decode in SGLang's numbering (1 extend, 2 decode, 3 mixed).
       if (integer_of(file, value, "forward_mode", 1) == 2) record.phase = Phase::kDecode;
-      if (record.pass < 0) fail(file.where(), "a record without forward_pass_id");
+      if (record.pass < 0) fail_input(file.where(), "a record without forward_pass_id");
       const PickleTensor* ids = tensor_of(file, value, "topk_ids_of_layer");
       const PickleTensor* counts = tensor_of(file, value, "global_physical_count");
       if (ids == nullptr && counts == nullptr) {
-        fail(file.where(), "a record with neither topk_ids_of_layer nor global_physical_count");
+        fail_input(file.where(),
+                   "a record with neither topk_ids_of_layer nor global_physical_count");
       }
       if (ids != nullptr) record.ids = checked(file, *ids, 3, "topk_ids_of_layer");
       if (counts != nullptr) record.counts = checked(file, *counts, 2, "global_physical_count");
@@ -167,8 +164,9 @@ class DumpReader {
                            const char* name) {
     ArrayView view = file.view(tensor);
     if (view.rank() != rank || !is_integer(view.type)) {
-      fail(file.where(), fmt::format("{}: expected whole numbers in {} dimensions, found {} {}",
-                                     name, rank, element_name(view.type), view.shape_text()));
+      fail_input(file.where(),
+                 fmt::format("{}: expected whole numbers in {} dimensions, found {} {}", name, rank,
+                             element_name(view.type), view.shape_text()));
     }
     return view;
   }
@@ -187,9 +185,10 @@ class DumpReader {
           (record.counts.rank() != 2 ||
            (record.counts.shape[0] == num_layers && record.counts.shape[1] == num_slots));
       if (!fits) {
-        fail(request_.where(), fmt::format("the record of pass {} rank {} has other layers, slots "
-                                           "or modes than the first",
-                                           record.pass, record.rank));
+        fail_input(request_.where(),
+                   fmt::format("the record of pass {} rank {} has other layers, slots "
+                               "or modes than the first",
+                               record.pass, record.rank));
       }
     }
     read_placement(input, num_layers, num_slots);
@@ -209,9 +208,9 @@ class DumpReader {
     InputInfo& info = input.info;
     if (maps_.empty()) {
       if (num_slots == 0 && !request_.options.num_experts.has_value()) {
-        fail(request_.where(),
-             "neither last_physical_to_logical_map nor counts say how many "
-             "experts there are; give --experts");
+        fail_input(request_.where(),
+                   "neither last_physical_to_logical_map nor counts say how many "
+                   "experts there are; give --experts");
       }
       info.num_experts =
           request_.options.num_experts.value_or(static_cast<std::int32_t>(num_slots));
@@ -221,9 +220,9 @@ class DumpReader {
     }
     const ArrayView& map = maps_.front();
     if (map.shape[0] != num_layers || (num_slots != 0 && map.shape[1] != num_slots)) {
-      fail(request_.where(), "last_physical_to_logical_map: expected " +
-                                 fmt::format("[{}, {}]", num_layers, num_slots) + ", found " +
-                                 map.shape_text());
+      fail_input(request_.where(), "last_physical_to_logical_map: expected " +
+                                       fmt::format("[{}, {}]", num_layers, num_slots) + ", found " +
+                                       map.shape_text());
     }
     check_shape(request_.where(), map.shape[0], map.shape[1]);
     info.num_slots = map.shape[1];
@@ -237,9 +236,10 @@ class DumpReader {
     const auto [least, most] =
         std::minmax_element(info.physical_to_logical.begin(), info.physical_to_logical.end());
     if (*least < 0 || *most >= info.num_slots) {
-      fail(request_.where(), fmt::format("last_physical_to_logical_map: expected experts from 0 to "
-                                         "{}, found {} to {}",
-                                         info.num_slots - 1, *least, *most));
+      fail_input(request_.where(),
+                 fmt::format("last_physical_to_logical_map: expected experts from 0 to "
+                             "{}, found {} to {}",
+                             info.num_slots - 1, *least, *most));
     }
     info.num_experts = std::max(request_.options.num_experts.value_or(0), *most + 1);
     if (num_other > 0) {

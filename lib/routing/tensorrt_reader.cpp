@@ -20,10 +20,6 @@
 namespace moe::routing {
 namespace {
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
-}
-
 struct Meta {
   std::int32_t num_experts = 0;
   std::int32_t top_k = 0;
@@ -58,7 +54,7 @@ Meta read_meta(const std::filesystem::path& statistic) {
   }
   if (found.empty()) return meta;
   const json::Json object = json::parse_file(found.begin()->string());
-  if (!object.is_object()) fail(found.begin()->string(), "expected an object");
+  if (!object.is_object()) fail_input(found.begin()->string(), "expected an object");
   meta.num_experts = meta_count(object, "num_experts");
   meta.top_k = meta_count(object, "num_experts_per_token");
   meta.ep_size = meta_count(object, "ep_size");
@@ -85,9 +81,9 @@ class StatisticReader {
         meta.num_experts > 0 || is_raw ? meta.num_experts
                                        : static_cast<std::int32_t>(first.shape[0]));
     if (is_raw && info.num_experts == 0) {
-      fail(request_.where(),
-           "raw statistics do not say how many experts there are: put "
-           "meta_info.json beside them or give --experts");
+      fail_input(request_.where(),
+                 "raw statistics do not say how many experts there are: put "
+                 "meta_info.json beside them or give --experts");
     }
     check_shape(request_.where(), info.num_layers(), info.num_experts);
     check_parts(info, is_raw);
@@ -118,21 +114,23 @@ class StatisticReader {
         if (first.ptr != text + bar || second.ptr != end) iteration = -1;
       }
       if (iteration < 0 || layer < 0 || layer > 65535) {
-        fail(map->path().string(), fmt::format("tensor {}: expected a name <iteration>_<layer>",
-                                               array.name.substr(0, 80)));
+        fail_input(map->path().string(),
+                   fmt::format("tensor {}: expected a name <iteration>_<layer>",
+                               array.name.substr(0, 80)));
       }
       if (!is_integer(array.type) || array.rank() < 1 || array.rank() > 2) {
-        fail(map->path().string(),
-             fmt::format("tensor {}: expected counts [experts] or ids [tokens, k], found {} {}",
-                         array.name, element_name(array.type), array.shape_text()));
+        fail_input(
+            map->path().string(),
+            fmt::format("tensor {}: expected counts [experts] or ids [tokens, k], found {} {}",
+                        array.name, element_name(array.type), array.shape_text()));
       }
       parts_[iteration].emplace_back(layer, array);
       layers_.insert(layer);
     }
     if (parts_.empty()) {
-      fail(map->path().string(),
-           "no statistics in the file; a worker that was killed before its "
-           "last iteration writes none");
+      fail_input(map->path().string(),
+                 "no statistics in the file; a worker that was killed before its "
+                 "last iteration writes none");
     }
   }
 
@@ -144,9 +142,9 @@ class StatisticReader {
         const bool fits =
             values.rank() == rank && values.shape.back() == (is_raw ? top_k : info.num_experts);
         if (fits) continue;
-        fail(request_.where(),
-             fmt::format("tensor {}_{}: expected {} numbers a row, found {}", iteration, layer,
-                         is_raw ? top_k : info.num_experts, values.shape_text()));
+        fail_input(request_.where(),
+                   fmt::format("tensor {}_{}: expected {} numbers a row, found {}", iteration,
+                               layer, is_raw ? top_k : info.num_experts, values.shape_text()));
       }
     }
   }
@@ -176,7 +174,7 @@ class StatisticReader {
   void make_tokens(RoutingInput& input, std::int64_t top_k) {
     InputInfo& info = input.info;
     if (top_k < 1 || top_k > info.num_experts) {
-      fail(request_.where(), fmt::format("raw statistics name {} experts a token", top_k));
+      fail_input(request_.where(), fmt::format("raw statistics name {} experts a token", top_k));
     }
     info.has_tokens = true;
     info.top_k = static_cast<std::int32_t>(top_k);
@@ -198,9 +196,9 @@ class StatisticReader {
         }
         TokenSegment& segment = (*segments)[at];
         if (values.shape[0] != segment.num_tokens) {
-          fail(request_.where(),
-               fmt::format("tensor {}_{}: {} tokens, other layers have {}", iteration, layer,
-                           values.shape[0], segment.num_tokens));
+          fail_input(request_.where(),
+                     fmt::format("tensor {}_{}: {} tokens, other layers have {}", iteration, layer,
+                                 values.shape[0], segment.num_tokens));
         }
         segment.rows[static_cast<std::size_t>(layer_idx(layer))] = values;
       }

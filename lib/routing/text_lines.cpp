@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/text.hpp"
 
 namespace moe::routing {
 
@@ -55,12 +56,6 @@ std::vector<std::string_view> split(std::string_view line, char separator) {
     if (at == std::string_view::npos) return parts;
     line.remove_prefix(at + 1);
   }
-}
-
-std::string_view trim(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {

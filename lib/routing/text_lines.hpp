@@ -39,8 +39,6 @@ class TextLines {
 
 // Parts of a line between separators; empty parts stay.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view line, char separator);
-// Without blanks at both ends.
-[[nodiscard]] std::string_view trim(std::string_view text);
 // The whole text as a number, or nullopt.
 [[nodiscard]] std::optional<std::int64_t> to_integer(std::string_view text);
 [[nodiscard]] std::optional<double> to_real(std::string_view text);

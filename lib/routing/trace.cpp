@@ -19,8 +19,8 @@
 namespace moe::routing {
 namespace {
 
-constexpr std::int32_t kMaxExperts = 65536;
-constexpr std::int32_t kMaxLayers = 65536;
+constexpr std::int32_t kMaxTraceExperts = 65536;
+constexpr std::int32_t kMaxTraceLayers = 65536;
 
 // One trace file while it is being read; every message starts with its name.
 class Reader {
@@ -101,8 +101,8 @@ class Reader {
       fail(fmt::format("expected schema_version {}, found \"{}\"", kTraceSchemaVersion, version));
     }
     info.model = metadata_text(metadata, "model");
-    info.num_layers = metadata_count(metadata, "num_layers", kMaxLayers);
-    info.num_experts = metadata_count(metadata, "num_experts", kMaxExperts);
+    info.num_layers = metadata_count(metadata, "num_layers", kMaxTraceLayers);
+    info.num_experts = metadata_count(metadata, "num_experts", kMaxTraceExperts);
     info.top_k = metadata_count(metadata, "top_k", info.num_experts);
     for (const auto& [key, value] : metadata.items()) {
       const bool is_known = key == "format" || key == "schema_version" || key == "model" ||

@@ -22,10 +22,6 @@ namespace {
 
 constexpr std::int64_t kScanRows = 65536;
 
-[[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, message));
-}
-
 using Columns = std::array<ArrayView, kTraceColumns.size()>;
 
 template <typename Element>
@@ -100,23 +96,26 @@ class TraceSource final : public TokenSource {
   void check(const RowGroup::Row& row, const std::vector<std::int32_t>& ids,
              const std::vector<float>& weights) const {
     for (const float weight : weights) {
-      if (!std::isfinite(weight)) fail(where(), fmt::format("weights row {}: not finite", row_));
+      if (!std::isfinite(weight))
+        fail_input(where(), fmt::format("weights row {}: not finite", row_));
     }
     for (const std::int32_t id : ids) {
       if (id >= 0 && id < info_.num_experts) continue;
-      fail(where(),
-           fmt::format("ids row {}: expected 0 to {}, found {}", row_, info_.num_experts - 1, id));
+      fail_input(where(), fmt::format("ids row {}: expected 0 to {}, found {}", row_,
+                                      info_.num_experts - 1, id));
     }
     if (row.phase != Phase::kPrefill && row.phase != Phase::kDecode) {
-      fail(where(), fmt::format("phase row {}: expected 0 or 1", row_));
+      fail_input(where(), fmt::format("phase row {}: expected 0 or 1", row_));
     }
     if (row.token < 0 || row.request < 0 || row.step < 0) {
-      fail(where(), fmt::format("row {}: token, request and step must not be negative", row_));
+      fail_input(where(),
+                 fmt::format("row {}: token, request and step must not be negative", row_));
     }
     if (row_ > 0 && row.step < last_step_) {
-      fail(where(), fmt::format("step row {}: expected ascending steps", row_));
+      fail_input(where(), fmt::format("step row {}: expected ascending steps", row_));
     }
-    if (!std::isfinite(row.time_s)) fail(where(), fmt::format("time_s row {}: not finite", row_));
+    if (!std::isfinite(row.time_s))
+      fail_input(where(), fmt::format("time_s row {}: not finite", row_));
   }
 
   [[nodiscard]] std::string where() const { return map_->path().string(); }
@@ -137,7 +136,7 @@ std::int32_t metadata_count(const ArrayFile& file, const std::string& where, con
   std::int32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
-    fail(where, fmt::format("__metadata__ {}: expected 1 to 65536, found \"{}\"", key, text));
+    fail_input(where, fmt::format("__metadata__ {}: expected 1 to 65536, found \"{}\"", key, text));
   }
   return value;
 }
@@ -149,18 +148,18 @@ Columns locate_columns(const ArrayFile& file, const std::string& where, std::int
     const TraceColumn& column = kTraceColumns[c];
     const std::string name(column.name);
     const ArrayView* array = file.find(name);
-    if (array == nullptr) fail(where, "tensor " + name + " is missing");
+    if (array == nullptr) fail_input(where, "tensor " + name + " is missing");
     if (array->type != element_of_safetensors(column.dtype)) {
-      fail(where, fmt::format("tensor {}: expected dtype {}", name, column.dtype));
+      fail_input(where, fmt::format("tensor {}: expected dtype {}", name, column.dtype));
     }
     if (c == 0) num_rows = array->rank() == 1 ? array->shape[0] : 0;
     const bool fits = array->rank() == (column.is_per_expert ? 2U : 1U) &&
                       array->shape[0] == num_rows &&
                       (!column.is_per_expert || array->shape[1] == top_k);
     if (!fits) {
-      fail(where, fmt::format("tensor {}: expected {} rows{}, found {}", name, num_rows,
-                              column.is_per_expert ? fmt::format(" of {}", top_k) : "",
-                              array->shape_text()));
+      fail_input(where, fmt::format("tensor {}: expected {} rows{}, found {}", name, num_rows,
+                                    column.is_per_expert ? fmt::format(" of {}", top_k) : "",
+                                    array->shape_text()));
     }
     columns[c] = *array;
   }
@@ -174,8 +173,8 @@ RoutingInput open_moekit_trace(const ReaderRequest& request) {
   const std::string where = request.where();
   const ArrayFile file = open_safetensors(map);
   if (file.metadata_text("schema_version") != fmt::format("{}", kTraceSchemaVersion)) {
-    fail(where, fmt::format("expected schema_version {}, found \"{}\"", kTraceSchemaVersion,
-                            file.metadata_text("schema_version")));
+    fail_input(where, fmt::format("expected schema_version {}, found \"{}\"", kTraceSchemaVersion,
+                                  file.metadata_text("schema_version")));
   }
   RoutingInput input;
   InputInfo& info = input.info;
@@ -183,7 +182,8 @@ RoutingInput open_moekit_trace(const ReaderRequest& request) {
   info.model = file.metadata_text("model");
   info.num_experts = metadata_count(file, where, "num_experts");
   info.top_k = metadata_count(file, where, "top_k");
-  if (info.top_k > info.num_experts) fail(where, "__metadata__ top_k is larger than num_experts");
+  if (info.top_k > info.num_experts)
+    fail_input(where, "__metadata__ top_k is larger than num_experts");
   const std::int32_t num_layers = metadata_count(file, where, "num_layers");
   info.has_tokens = true;
   info.has_weights = true;
@@ -201,7 +201,7 @@ RoutingInput open_moekit_trace(const ReaderRequest& request) {
     read_integers(columns[kLayer], row, std::span(layers));
     for (const std::int32_t layer : layers) {
       if (layer < 0 || layer >= num_layers) {
-        fail(where, fmt::format("layer: expected 0 to {}, found {}", num_layers - 1, layer));
+        fail_input(where, fmt::format("layer: expected 0 to {}, found {}", num_layers - 1, layer));
       }
       layer_idx[static_cast<std::size_t>(layer)] = 0;
     }
@@ -213,7 +213,7 @@ RoutingInput open_moekit_trace(const ReaderRequest& request) {
     idx = static_cast<std::int32_t>(info.layers.size());
     info.layers.push_back(layer);
   }
-  if (info.layers.empty()) fail(where, "the trace has no rows");
+  if (info.layers.empty()) fail_input(where, "the trace has no rows");
   check_shape(where, info.num_layers(), info.num_experts);
   input.tokens = std::make_unique<TraceSource>(info, std::move(columns), map, std::move(layer_idx),
                                                request.options.block_tokens);

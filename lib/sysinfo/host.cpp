@@ -5,6 +5,7 @@
 
 #include <sys/utsname.h>
 
+#include "lib/base/text.hpp"
 #include "lib/sysinfo/text_file.hpp"
 
 namespace moe::sysinfo {

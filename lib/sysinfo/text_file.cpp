@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "lib/base/text.hpp"
+
 namespace moe::sysinfo {
 
 std::optional<std::string> read_text(const std::filesystem::path& path) {
@@ -21,13 +23,6 @@ std::optional<std::string> read_text(const std::filesystem::path& path) {
   }
   if (std::ferror(file.get()) != 0) return std::nullopt;
   return text;
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
 std::optional<std::string> read_line(const std::filesystem::path& path) {

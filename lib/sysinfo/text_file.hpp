@@ -22,7 +22,6 @@ namespace moe::sysinfo {
 // The value after "key" and a colon in "key<blanks>: value" lines, blanks at its ends removed.
 [[nodiscard]] std::optional<std::string> find_value(std::string_view text, std::string_view key);
 
-[[nodiscard]] std::string_view trim(std::string_view text);
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text);
 
 // How many numbers a kernel list such as "0-3,8,10-11" holds; nullopt when it is malformed.

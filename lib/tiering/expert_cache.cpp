@@ -5,16 +5,13 @@
 #include <numeric>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::tiering {
 namespace {
 
 constexpr std::uint8_t kResident = 1;
 constexpr std::uint8_t kSeen = 2;
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 void count_miss(bool was_seen, CacheCounts& counts) {
   ++(was_seen ? counts.num_capacity : counts.num_first_touch);
@@ -51,14 +48,14 @@ CacheCounts& CacheCounts::operator+=(const CacheCounts& other) {
 
 LruCache::LruCache(std::int32_t num_experts, std::int32_t num_slots)
     : num_slots_(std::min(num_slots, num_experts)),
-      next_(idx(num_experts) + 1, num_experts),
-      previous_(idx(num_experts) + 1, num_experts),
-      state_(idx(num_experts), 0) {
+      next_(as_index(num_experts) + 1, num_experts),
+      previous_(as_index(num_experts) + 1, num_experts),
+      state_(as_index(num_experts), 0) {
   MOE_CHECK(num_experts > 0 && num_slots > 0);
 }
 
 bool LruCache::is_resident(std::int32_t expert) const {
-  return (state_[idx(expert)] & kResident) != 0;
+  return (state_[as_index(expert)] & kResident) != 0;
 }
 
 void LruCache::access(std::span<const std::int32_t> experts) {
@@ -67,8 +64,8 @@ void LruCache::access(std::span<const std::int32_t> experts) {
   std::int32_t* previous = previous_.data();
   std::int64_t num_hits = 0;
   for (const std::int32_t expert : experts) {
-    MOE_DCHECK(expert >= 0 && idx(expert) < state_.size());
-    const std::size_t e = idx(expert);
+    MOE_DCHECK(expert >= 0 && as_index(expert) < state_.size());
+    const std::size_t e = as_index(expert);
     const std::uint8_t state = state_[e];
     if ((state & kResident) != 0) {
       ++num_hits;
@@ -81,7 +78,7 @@ void LruCache::access(std::span<const std::int32_t> experts) {
         const std::int32_t victim = previous[anchor];
         previous[anchor] = previous[victim];
         next[previous[victim]] = static_cast<std::int32_t>(anchor);
-        state_[idx(victim)] = kSeen;
+        state_[as_index(victim)] = kSeen;
       } else {
         ++num_resident_;
       }
@@ -99,31 +96,32 @@ void LruCache::access(std::span<const std::int32_t> experts) {
 
 LfuCache::LfuCache(std::int32_t num_experts, std::int32_t num_slots)
     : num_slots_(std::min(num_slots, num_experts)),
-      uses_(idx(num_experts), 0),
-      is_resident_(idx(num_experts), 0) {
+      uses_(as_index(num_experts), 0),
+      is_resident_(as_index(num_experts), 0) {
   MOE_CHECK(num_experts > 0 && num_slots > 0);
 }
 
 void LfuCache::access(std::span<const std::int32_t> experts) {
   for (const std::int32_t expert : experts) {
     ++counts_.num_accesses;
-    const bool was_seen = uses_[idx(expert)] > 0;
-    ++uses_[idx(expert)];
-    if (is_resident_[idx(expert)] != 0) {
+    const bool was_seen = uses_[as_index(expert)] > 0;
+    ++uses_[as_index(expert)];
+    if (is_resident_[as_index(expert)] != 0) {
       ++counts_.num_hits;
       continue;
     }
     count_miss(was_seen, counts_);
-    is_resident_[idx(expert)] = 1;
+    is_resident_[as_index(expert)] = 1;
     if (static_cast<std::int32_t>(resident_.size()) < num_slots_) {
       resident_.push_back(expert);
       continue;
     }
     const auto victim =
         std::min_element(resident_.begin(), resident_.end(), [&](std::int32_t a, std::int32_t b) {
-          return uses_[idx(a)] != uses_[idx(b)] ? uses_[idx(a)] < uses_[idx(b)] : a < b;
+          return uses_[as_index(a)] != uses_[as_index(b)] ? uses_[as_index(a)] < uses_[as_index(b)]
+                                                          : a < b;
         });
-    is_resident_[idx(*victim)] = 0;
+    is_resident_[as_index(*victim)] = 0;
     *victim = expert;
   }
 }
@@ -135,7 +133,7 @@ StaticCache::StaticCache(std::span<const std::int64_t> profile, std::int32_t num
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return profile[a] > profile[b]; });
-  for (std::size_t i = 0; i < std::min(order.size(), idx(num_slots)); ++i) {
+  for (std::size_t i = 0; i < std::min(order.size(), as_index(num_slots)); ++i) {
     is_resident_[order[i]] = 1;
   }
 }
@@ -143,12 +141,12 @@ StaticCache::StaticCache(std::span<const std::int64_t> profile, std::int32_t num
 void StaticCache::access(std::span<const std::int32_t> experts) {
   for (const std::int32_t expert : experts) {
     ++counts_.num_accesses;
-    if (is_resident_[idx(expert)] != 0) {
+    if (is_resident_[as_index(expert)] != 0) {
       ++counts_.num_hits;
     } else {
-      count_miss(seen_[idx(expert)] != 0, counts_);
+      count_miss(seen_[as_index(expert)] != 0, counts_);
     }
-    seen_[idx(expert)] = 1;
+    seen_[as_index(expert)] = 1;
   }
 }
 
@@ -157,35 +155,36 @@ CacheCounts belady(std::span<const std::int32_t> experts, std::int32_t num_exper
   MOE_CHECK(num_experts > 0 && num_slots > 0);
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> next_use(experts.size());
-  std::vector<std::int64_t> upcoming(idx(num_experts), kNever);
+  std::vector<std::int64_t> upcoming(as_index(num_experts), kNever);
   for (std::size_t i = experts.size(); i-- > 0;) {
-    next_use[i] = upcoming[idx(experts[i])];
-    upcoming[idx(experts[i])] = static_cast<std::int64_t>(i);
+    next_use[i] = upcoming[as_index(experts[i])];
+    upcoming[as_index(experts[i])] = static_cast<std::int64_t>(i);
   }
   CacheCounts counts;
   counts.num_accesses = static_cast<std::int64_t>(experts.size());
   std::vector<std::int32_t> resident;
-  std::vector<std::uint8_t> is_resident(idx(num_experts), 0);
-  std::vector<std::uint8_t> seen(idx(num_experts), 0);
+  std::vector<std::uint8_t> is_resident(as_index(num_experts), 0);
+  std::vector<std::uint8_t> seen(as_index(num_experts), 0);
   // From here on upcoming[e] is the next use after the current access, for residents.
   for (std::size_t i = 0; i < experts.size(); ++i) {
     const std::int32_t expert = experts[i];
-    upcoming[idx(expert)] = next_use[i];
-    if (is_resident[idx(expert)] != 0) {
+    upcoming[as_index(expert)] = next_use[i];
+    if (is_resident[as_index(expert)] != 0) {
       ++counts.num_hits;
       continue;
     }
-    count_miss(seen[idx(expert)] != 0, counts);
-    seen[idx(expert)] = 1;
-    is_resident[idx(expert)] = 1;
-    if (resident.size() < std::min(idx(num_slots), idx(num_experts))) {
+    count_miss(seen[as_index(expert)] != 0, counts);
+    seen[as_index(expert)] = 1;
+    is_resident[as_index(expert)] = 1;
+    if (resident.size() < std::min(as_index(num_slots), as_index(num_experts))) {
       resident.push_back(expert);
       continue;
     }
-    const auto victim = std::max_element(
-        resident.begin(), resident.end(),
-        [&](std::int32_t a, std::int32_t b) { return upcoming[idx(a)] < upcoming[idx(b)]; });
-    is_resident[idx(*victim)] = 0;
+    const auto victim =
+        std::max_element(resident.begin(), resident.end(), [&](std::int32_t a, std::int32_t b) {
+          return upcoming[as_index(a)] < upcoming[as_index(b)];
+        });
+    is_resident[as_index(*victim)] = 0;
     *victim = expert;
   }
   return counts;

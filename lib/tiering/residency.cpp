@@ -7,13 +7,10 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::tiering {
 namespace {
-
-std::size_t idx(std::int32_t value) {
-  return static_cast<std::size_t>(value);
-}
 
 bool contains(std::span<const std::int32_t> experts, std::int32_t expert) {
   return std::find(experts.begin(), experts.end(), expert) != experts.end();
@@ -42,8 +39,8 @@ double ResidencyResult::exposed_ratio() const {
 
 ResidencyReplay::ResidencyReplay(const ResidencyOptions& options)
     : options_(options),
-      slots_(idx(options.num_layers) * idx(options.num_experts)),
-      num_resident_(idx(options.num_layers), 0) {
+      slots_(as_index(options.num_layers) * as_index(options.num_experts)),
+      num_resident_(as_index(options.num_layers), 0) {
   MOE_CHECK(options.num_layers > 0 && options.num_experts > 0 && options.num_slots > 0);
   MOE_CHECK(options.low_watermark >= 0.0 && options.low_watermark <= 1.0);
   check_transfer(options.transfer);
@@ -51,7 +48,7 @@ ResidencyReplay::ResidencyReplay(const ResidencyOptions& options)
 }
 
 ResidencyReplay::Slot& ResidencyReplay::slot(std::int32_t layer, std::int32_t expert) {
-  return slots_[idx(layer) * idx(options_.num_experts) + idx(expert)];
+  return slots_[as_index(layer) * as_index(options_.num_experts) + as_index(expert)];
 }
 
 void ResidencyReplay::begin_step() {
@@ -61,9 +58,9 @@ void ResidencyReplay::begin_step() {
 void ResidencyReplay::preload(std::int32_t layer, std::span<const std::int32_t> experts) {
   for (const std::int32_t expert : experts) {
     Slot& entry = slot(layer, expert);
-    if (entry.is_resident || num_resident_[idx(layer)] == options_.num_slots) continue;
+    if (entry.is_resident || num_resident_[as_index(layer)] == options_.num_slots) continue;
     entry.is_resident = true;
-    ++num_resident_[idx(layer)];
+    ++num_resident_[as_index(layer)];
   }
 }
 
@@ -81,17 +78,17 @@ bool ResidencyReplay::evict_one(std::int32_t layer, std::span<const std::int32_t
   entry.is_resident = false;
   entry.is_guess = false;
   entry.evicted_in_step = step_;
-  --num_resident_[idx(layer)];
+  --num_resident_[as_index(layer)];
   ++result_.num_evictions;
   return true;
 }
 
 void ResidencyReplay::make_room(std::int32_t layer, std::span<const std::int32_t> keep) {
-  if (num_resident_[idx(layer)] < options_.num_slots) return;
+  if (num_resident_[as_index(layer)] < options_.num_slots) return;
   const auto low = static_cast<std::int32_t>(
       std::floor(options_.low_watermark * static_cast<double>(options_.num_slots)));
   const std::int32_t target = std::min(low, options_.num_slots - 1);
-  while (num_resident_[idx(layer)] > target && evict_one(layer, keep)) {
+  while (num_resident_[as_index(layer)] > target && evict_one(layer, keep)) {
   }
 }
 
@@ -101,7 +98,7 @@ void ResidencyReplay::load(std::int32_t layer, std::int32_t expert, double start
   entry.ready_s = link_free_s_;
   entry.is_resident = true;
   entry.last_use = ++use_;
-  ++num_resident_[idx(layer)];
+  ++num_resident_[as_index(layer)];
   if (step_ >= 0 && entry.evicted_in_step == step_) ++result_.num_step_reloads;
 }
 
@@ -112,7 +109,7 @@ void ResidencyReplay::run_link_until(double time_s) {
     queue_.pop_front();
     if (slot(guess.layer, guess.expert).is_resident) continue;
     make_room(guess.layer, {});
-    if (num_resident_[idx(guess.layer)] == options_.num_slots) continue;
+    if (num_resident_[as_index(guess.layer)] == options_.num_slots) continue;
     load(guess.layer, guess.expert, link_free_s_);
     slot(guess.layer, guess.expert).is_guess = true;
     result_.prefetch_bytes += options_.transfer.expert_bytes;
@@ -143,7 +140,7 @@ void ResidencyReplay::run_layer(std::int32_t layer, std::span<const std::int32_t
       ++(entry.was_seen ? result_.counts.num_capacity : result_.counts.num_first_touch);
       make_room(layer, {});
       // All slots hold experts of this layer's own need: one that is done with gives way.
-      if (num_resident_[idx(layer)] == options_.num_slots) {
+      if (num_resident_[as_index(layer)] == options_.num_slots) {
         running_.clear();
         const std::int32_t only[] = {expert};
         (void)evict_one(layer, only);

@@ -7,6 +7,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::topology {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 // measured the GPU.
 constexpr double kCredibleShare = 0.9;
 constexpr double kCredibleFloor = 12e-6;
-
-double real(std::int64_t value) {
-  return static_cast<double>(value);
-}
 
 // Time of a series for a volume, whatever number of ranks it was measured with.
 double time_at_volume(const CollectiveSeries& series, double volume) {
@@ -118,8 +115,8 @@ A2aModel::Intra A2aModel::intra_time(const A2aInput& input, std::int64_t num_ran
     // Between two measured counts: linear in the logarithms.
     const CollectiveSeries& low = **(above - 1);
     const CollectiveSeries& high = **above;
-    const double share = std::log(real(num_ranks) / real(low.num_ranks)) /
-                         std::log(real(high.num_ranks) / real(low.num_ranks));
+    const double share = std::log(as_real(num_ranks) / as_real(low.num_ranks)) /
+                         std::log(as_real(high.num_ranks) / as_real(low.num_ranks));
     intra.time_s = std::exp((1.0 - share) * std::log(time_at_volume(low, volume)) +
                             share * std::log(time_at_volume(high, volume)));
     intra.how += fmt::format("between {} and {} GPUs", low.num_ranks, high.num_ranks);
@@ -131,9 +128,9 @@ A2aModel::Intra A2aModel::intra_time(const A2aInput& input, std::int64_t num_ran
   if (above == series.end() && series.size() > 1) {
     const CollectiveSeries& before = **(series.end() - 2);
     peer_s = std::max(0.0, (nearest.law.alpha_s - before.law.alpha_s) /
-                               real(nearest.num_ranks - before.num_ranks));
+                               as_real(nearest.num_ranks - before.num_ranks));
   }
-  const double extra = real(std::max<std::int64_t>(0, num_ranks - nearest.num_ranks)) * peer_s;
+  const double extra = as_real(std::max<std::int64_t>(0, num_ranks - nearest.num_ranks)) * peer_s;
   intra.time_s = time_at_volume(nearest, volume) + extra;
   intra.how += fmt::format("from {} GPUs, {:.2f} us more for each further one", nearest.num_ranks,
                            peer_s * 1e6);
@@ -149,10 +146,10 @@ double A2aModel::network_time(const A2aInput& input, double volume, double num_m
 A2aTime A2aModel::predict(const A2aInput& input, double bytes) const {
   const Cluster& cluster = input.cluster;
   MOE_CHECK(cluster.num_ranks >= 2 && bytes > 0.0);
-  const double n = real(cluster.num_ranks);
+  const double n = as_real(cluster.num_ranks);
   const std::int64_t domain = std::min(cluster.gpus_per_domain, cluster.num_ranks);
   const double remote = bytes * remote_share(cluster);
-  const double local = bytes * (real(domain) - 1.0) / n;
+  const double local = bytes * (as_real(domain) - 1.0) / n;
   A2aTime result;
   Intra intra;
   if (remote == 0.0) {
@@ -165,13 +162,13 @@ A2aTime A2aModel::predict(const A2aInput& input, double bytes) const {
                   "no way between GPUs of different rails: a rail-only network needs PXN "
                   "(NCCL_PXN_DISABLE=0) or a spine");
     }
-    const double num_domains = std::ceil(n / real(domain));
+    const double num_domains = std::ceil(n / as_real(domain));
     const bool is_two_level = input.schedule == Schedule::kTwoLevel;
     const bool aligns = is_two_level || (cluster.uses_pxn && cluster.fabric != Fabric::kFlat);
     // What is not on its target's rail crosses the domain's links on the way.
-    const double to_rail = aligns ? remote * (real(domain) - 1.0) / real(domain) : 0.0;
+    const double to_rail = aligns ? remote * (as_real(domain) - 1.0) / as_real(domain) : 0.0;
     intra = intra_time(input, domain, local + to_rail);
-    const double messages = aligns ? num_domains - 1.0 : n - real(domain);
+    const double messages = aligns ? num_domains - 1.0 : n - as_real(domain);
     A2aInput sent = input;
     if (is_two_level) sent.cluster.uses_pxn = true;
     result.intra_s = intra.time_s;
@@ -193,7 +190,7 @@ A2aTime A2aModel::predict(const A2aInput& input, double bytes) const {
 }
 
 double A2aModel::floor_s(const A2aInput& input) const {
-  return predict(input, real(input.cluster.num_ranks)).time_s;
+  return predict(input, as_real(input.cluster.num_ranks)).time_s;
 }
 
 double A2aModel::half_bandwidth_bytes(const A2aInput& input) const {
@@ -213,7 +210,7 @@ Overlap overlap_chunks(const A2aModel& model, const A2aInput& input, double byte
   MOE_CHECK(num_chunks >= 1);
   Overlap overlap;
   overlap.num_chunks = num_chunks;
-  const double chunks = real(num_chunks);
+  const double chunks = as_real(num_chunks);
   const double send = model.predict(input, bytes / chunks).time_s;
   const double compute = compute_s / chunks;
   // Compute of a chunk starts when it has arrived and the chunk before is done.

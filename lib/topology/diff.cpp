@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/fnv1a.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::topology {
 namespace {
@@ -15,10 +16,6 @@ using Colour = std::uint64_t;
 
 // Beyond this many nodes, names decide: refinement would take too long.
 constexpr std::size_t kMaxRefined = 600;
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 Colour mix(Colour hash, Colour value) {
   hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
@@ -77,9 +74,9 @@ class Colouring {
       // The parent of a PCIe link is not like its child.
       const bool is_directed = link.kind == LinkKind::kPcie;
       const Colour label = fnv1a64(link_text(link));
-      neighbours_[at(link.a)].emplace_back(link.b, label);
+      neighbours_[as_index(link.a)].emplace_back(link.b, label);
       if (link.a != link.b) {
-        neighbours_[at(link.b)].emplace_back(link.a, is_directed ? mix(label, 1) : label);
+        neighbours_[as_index(link.b)].emplace_back(link.a, is_directed ? mix(label, 1) : label);
       }
     }
     refine();
@@ -98,7 +95,7 @@ class Colouring {
       for (std::size_t i = 0; i < colours_.size(); ++i) {
         std::vector<Colour> around;
         for (const auto& [other, label] : neighbours_[i]) {
-          around.push_back(mix(colours_[at(other)], label));
+          around.push_back(mix(colours_[as_index(other)], label));
         }
         std::sort(around.begin(), around.end());
         next[i] = mix(colours_[i], 7);
@@ -210,8 +207,8 @@ std::map<LinkKey, std::vector<std::string>> links_by_ends(const Topology& topolo
     std::int32_t a = link.a;
     std::int32_t b = link.b;
     if (mapping != nullptr) {
-      a = (*mapping)[at(a)];
-      b = (*mapping)[at(b)];
+      a = (*mapping)[as_index(a)];
+      b = (*mapping)[as_index(b)];
       if (a < 0 || b < 0) continue;
     }
     links[{std::min(a, b), std::max(a, b)}].push_back(link_text(link));
@@ -242,9 +239,9 @@ void compare_links(const Topology& a, const Topology& b, const Mapping& mapping,
     const std::string text_a = here == in_a.end() ? "" : joined(here->second);
     const std::string text_b = there == in_b.end() ? "" : joined(there->second);
     if (text_a == text_b) continue;
-    diff.differences.push_back(
-        {fmt::format("{} - {}", b.nodes[at(key.first)].name, b.nodes[at(key.second)].name), "link",
-         text_a, text_b});
+    diff.differences.push_back({fmt::format("{} - {}", b.nodes[as_index(key.first)].name,
+                                            b.nodes[as_index(key.second)].name),
+                                "link", text_a, text_b});
   }
 }
 
@@ -262,8 +259,8 @@ TopologyDiff diff_topologies(const Topology& a, const Topology& b) {
           {node.name, "presence", std::string(node_kind_name(node.kind)), ""});
       continue;
     }
-    const Node& other = b.nodes[at(mapping[i])];
-    is_matched[at(mapping[i])] = true;
+    const Node& other = b.nodes[as_index(mapping[i])];
+    is_matched[as_index(mapping[i])] = true;
     if (node.name != other.name) diff.renamed.emplace_back(node.name, other.name);
     const auto fields_a = fields_of(node);
     const auto fields_b = fields_of(other);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/diff.hpp"
 #include "lib/topology/flows.hpp"
 #include "lib/topology/routes.hpp"
@@ -12,11 +13,7 @@
 namespace moe::topology {
 namespace {
 
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
-
-std::string rate_text(const std::optional<double>& rate) {
+std::string gigabytes_text(const std::optional<double>& rate) {
   return rate ? fmt::format("{:.1f}", *rate / 1e9) : "unknown";
 }
 
@@ -50,7 +47,7 @@ void add_devices(const Topology& topology, std::string& out) {
     std::string ports;
     for (const Port& port : node.ports) {
       ports += fmt::format("{}{} {} GB/s", ports.empty() ? "" : ", ", cell(port.name),
-                           rate_text(port.bytes_per_s));
+                           gigabytes_text(port.bytes_per_s));
     }
     const std::string what = node.kind == NodeKind::kGpu && node.sm
                                  ? fmt::format("GPU, sm {}", *node.sm)
@@ -66,9 +63,10 @@ void add_links(const Topology& topology, std::string& out) {
       "\n## Links\n\nBandwidth one way.\n\n| from | to | kind | count | GB/s | source |\n"
       "|---|---|---|---|---|---|\n";
   for (const Link& link : topology.links) {
-    out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(topology.nodes[at(link.a)].name),
-                       cell(topology.nodes[at(link.b)].name), link_kind_name(link.kind), link.count,
-                       rate_text(link.bytes_per_s), cell(link.source));
+    out += fmt::format("| {} | {} | {} | {} | {} | {} |\n",
+                       cell(topology.nodes[as_index(link.a)].name),
+                       cell(topology.nodes[as_index(link.b)].name), link_kind_name(link.kind),
+                       link.count, gigabytes_text(link.bytes_per_s), cell(link.source));
   }
 }
 
@@ -77,12 +75,12 @@ void add_paths(const Topology& topology, std::string& out) {
   out += "\n## Paths\n\nIn the words of nvidia-smi; NCCL calls NODE PHB.\n\n| |";
   std::string rule = "|---|";
   for (const std::int32_t device : topology.devices) {
-    out += fmt::format(" {} |", cell(topology.nodes[at(device)].name));
+    out += fmt::format(" {} |", cell(topology.nodes[as_index(device)].name));
     rule += "---|";
   }
   out += "\n" + rule + "\n";
   for (std::size_t i = 0; i < topology.devices.size(); ++i) {
-    out += fmt::format("| {} |", cell(topology.nodes[at(topology.devices[i])].name));
+    out += fmt::format("| {} |", cell(topology.nodes[as_index(topology.devices[i])].name));
     for (std::size_t j = 0; j < topology.devices.size(); ++j) {
       out += fmt::format(" {} |", relation_text(topology.relation(i, j)));
     }
@@ -131,7 +129,7 @@ std::string to_markdown(const Topology& topology, const std::vector<Remark>& rem
   add_ceiling(topology, out);
   out += "\n## Nearest NICs\n\n| GPU | path | NICs |\n|---|---|---|\n";
   for (const NearestNics& nearest : nearest_nics(topology)) {
-    out += fmt::format("| {} | {} | {} |\n", cell(topology.nodes[at(nearest.gpu)].name),
+    out += fmt::format("| {} | {} | {} |\n", cell(topology.nodes[as_index(nearest.gpu)].name),
                        nearest.nics.empty() ? "none" : path_kind_name(nearest.path),
                        cell(join_names(topology, nearest.nics)));
   }

@@ -46,10 +46,6 @@ PathKind pcie_path(const Topology& topology, const std::vector<std::int32_t>& pa
   return ends_at_cpu(up_a) && ends_at_cpu(up_b) ? PathKind::kSys : PathKind::kUnknown;
 }
 
-bool is_fabric(LinkKind kind) {
-  return kind == LinkKind::kNvlink || kind == LinkKind::kXgmi;
-}
-
 // NVLinks and xGMI links of GPUs: to each other, and to switches.
 class FabricCounts {
  public:

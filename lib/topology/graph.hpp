@@ -27,6 +27,10 @@ enum class NodeKind : std::uint8_t { kCpu, kGpu, kNic, kPciSwitch, kNvSwitch };
 
 enum class LinkKind : std::uint8_t { kPcie, kNvlink, kXgmi, kC2c, kCpu };
 [[nodiscard]] std::string_view link_kind_name(LinkKind kind);
+// A link that GPUs have among themselves.
+[[nodiscard]] constexpr bool is_fabric(LinkKind kind) {
+  return kind == LinkKind::kNvlink || kind == LinkKind::kXgmi;
+}
 
 // How two devices reach each other, in nvidia-smi's words, best first. NCCL has no NODE: it calls
 // that PHB.

@@ -60,9 +60,10 @@ std::vector<const XmlElement*> kept_children(const XmlElement& element) {
   return kept;
 }
 
-class Reader {
+class HwlocXmlReader {
  public:
-  Reader(const std::string& where, const LinkCatalog& catalog) : where_(where), catalog_(catalog) {
+  HwlocXmlReader(const std::string& where, const LinkCatalog& catalog)
+      : where_(where), catalog_(catalog) {
     topology_.format = Format::kHwloc;
     topology_.source = where;
     topology_.is_fabric_known = false;
@@ -334,7 +335,7 @@ Topology read_hwloc_topology(std::string_view text, const std::string& where,
                 fmt::format("{}: hwloc XML of version \"{}\"; 2.x and 3.x are read", where,
                             printable(version)));
   }
-  return Reader(where, catalog).read(document);
+  return HwlocXmlReader(where, catalog).read(document);
 }
 
 }  // namespace moe::topology

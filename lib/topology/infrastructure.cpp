@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/diff.hpp"
 #include "lib/topology/document.hpp"
 #include "lib/topology/flows.hpp"
@@ -13,10 +14,6 @@
 
 namespace moe::topology {
 namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 // Kubernetes label values: at most 63 of these characters, with a letter or digit at both ends.
 std::string label_value(std::string_view text) {
@@ -108,7 +105,7 @@ std::string to_slurm_gres(const Topology& topology, const DocumentOptions& optio
   const std::vector<std::int32_t> gpus = topology.nodes_of(NodeKind::kGpu);
   const std::string type = topology.gpu_type.empty() ? "" : " Type=" + topology.gpu_type;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    const Node& gpu = topology.nodes[at(gpus[i])];
+    const Node& gpu = topology.nodes[as_index(gpus[i])];
     std::string links;
     for (std::size_t j = 0; j < gpus.size(); ++j) {
       const Relation relation = topology.relation_of(gpus[i], gpus[j]);
@@ -132,13 +129,13 @@ std::string to_ansible(const Topology& topology, const DocumentOptions& options)
   const std::vector<NearestNics> nearest = nearest_nics(topology);
   out += nearest.empty() ? "  gpus: []\n" : "  gpus:\n";
   for (const NearestNics& entry : nearest) {
-    const Node& gpu = topology.nodes[at(entry.gpu)];
+    const Node& gpu = topology.nodes[as_index(entry.gpu)];
     out += fmt::format("    - name: {}\n      bus_id: {}\n      numa: {}\n      cpus: {}\n",
                        in_quotes(gpu.name), in_quotes(gpu.bus_id),
                        in_quotes(gpu.numa_nodes.to_string()), in_quotes(gpu.cpus.to_string()));
     out += entry.nics.empty() ? "      nics: []\n" : "      nics:\n";
     for (const std::int32_t nic : entry.nics) {
-      const Node& node = topology.nodes[at(nic)];
+      const Node& node = topology.nodes[as_index(nic)];
       out += fmt::format("        - {}\n",
                          in_quotes(node.device_name.empty() ? node.name : node.device_name));
     }

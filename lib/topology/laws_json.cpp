@@ -12,7 +12,7 @@
 namespace moe::topology {
 namespace {
 
-constexpr const char* kSchema = "moekit-time-laws";
+constexpr const char* kLawsSchema = "moekit-time-laws";
 constexpr int kVersion = 1;
 
 // Six digits say more than the measurements do.
@@ -40,9 +40,9 @@ Json to_json(const ErrorSummary& error) {
 }
 
 // Typed access with the place in the message.
-class Reader {
+class LawsReader {
  public:
-  Reader(const Json& value, std::string where) : value_(value), where_(std::move(where)) {
+  LawsReader(const Json& value, std::string where) : value_(value), where_(std::move(where)) {
     if (!value.is_object()) fail("expected an object");
   }
   [[nodiscard]] std::string text(const char* key) const {
@@ -59,7 +59,9 @@ class Reader {
     if (!is_ok) fail(fmt::format("\"{}\": expected a number of 0 or more", key));
     return at(key).get<double>();
   }
-  [[nodiscard]] Reader object(const char* key) const { return Reader(at(key), where_ + "/" + key); }
+  [[nodiscard]] LawsReader object(const char* key) const {
+    return LawsReader(at(key), where_ + "/" + key);
+  }
   [[nodiscard]] const Json& at(const char* key) const {
     if (!value_.contains(key)) fail(fmt::format("missing \"{}\"", key));
     return value_.at(key);
@@ -74,15 +76,15 @@ class Reader {
   std::string where_;
 };
 
-SizeLaw read_law(const Reader& reader) {
+SizeLaw read_law(const LawsReader& reader) {
   return {reader.number("alpha_s"), reader.number("s_per_byte"), reader.number("s_per_sqrt_byte")};
 }
 
-ErrorSummary read_error(const Reader& reader) {
+ErrorSummary read_error(const LawsReader& reader) {
   return {reader.count("points"), reader.number("p50"), reader.number("p90"), reader.number("max")};
 }
 
-CollectiveSeries read_collective(const Reader& reader) {
+CollectiveSeries read_collective(const LawsReader& reader) {
   CollectiveSeries series;
   series.gpu = reader.text("gpu");
   series.library = reader.text("library");
@@ -111,7 +113,7 @@ CollectiveSeries read_collective(const Reader& reader) {
   return series;
 }
 
-MoeSeries read_moe(const Reader& reader) {
+MoeSeries read_moe(const LawsReader& reader) {
   MoeSeries series;
   series.gpu = reader.text("gpu");
   series.library = reader.text("library");
@@ -124,7 +126,7 @@ MoeSeries read_moe(const Reader& reader) {
   if (series.num_ranks < 2) reader.fail("expected two ranks or more");
   series.num_points = reader.count("points");
   series.default_sms = reader.count("sms");
-  const Reader terms = reader.object("terms_s");
+  const LawsReader terms = reader.object("terms_s");
   for (const auto& [name, value] : terms.value().items()) {
     series.terms.emplace_back(name, terms.number(name.c_str()));
     (void)moe_term(name, MoePoint{"", "", "", "", "", "", 2, 1, 1, 1, 2, 1, 1, 1.0});
@@ -137,7 +139,7 @@ MoeSeries read_moe(const Reader& reader) {
 
 Json laws_to_json(const MeasuredLaws& laws) {
   Json document = Json::object();
-  document["schema"] = kSchema;
+  document["schema"] = kLawsSchema;
   document["schema_version"] = kVersion;
   document["source"] = laws.source;
   document["model"] =
@@ -190,9 +192,9 @@ Json laws_to_json(const MeasuredLaws& laws) {
 }
 
 MeasuredLaws laws_from_json(const Json& document, const std::string& where) {
-  const Reader root(document, where);
-  if (root.text("schema") != kSchema || root.count("schema_version") != kVersion) {
-    root.fail(fmt::format("expected schema {} of version {}", kSchema, kVersion));
+  const LawsReader root(document, where);
+  if (root.text("schema") != kLawsSchema || root.count("schema_version") != kVersion) {
+    root.fail(fmt::format("expected schema {} of version {}", kLawsSchema, kVersion));
   }
   MeasuredLaws laws;
   laws.source = root.text("source");
@@ -200,11 +202,11 @@ MeasuredLaws laws_from_json(const Json& document, const std::string& where) {
     const Json& list = root.at(key);
     if (!list.is_array()) root.fail(fmt::format("\"{}\": expected a list", key));
     for (std::size_t i = 0; i < list.size(); ++i) {
-      read(Reader(list.at(i), fmt::format("{}: /{}/{}", where, key, i)));
+      read(LawsReader(list.at(i), fmt::format("{}: /{}/{}", where, key, i)));
     }
   };
-  each("collectives", [&](const Reader& r) { laws.collectives.push_back(read_collective(r)); });
-  each("moe", [&](const Reader& r) { laws.moe.push_back(read_moe(r)); });
+  each("collectives", [&](const LawsReader& r) { laws.collectives.push_back(read_collective(r)); });
+  each("moe", [&](const LawsReader& r) { laws.moe.push_back(read_moe(r)); });
   return laws;
 }
 

@@ -5,21 +5,18 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/lint_rules.hpp"
 
 namespace moe::topology {
 namespace {
 
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
-
 void compare_masks(const Topology& topology, std::vector<Remark>& remarks) {
   const std::vector<std::int32_t> cpus = topology.nodes_of(NodeKind::kCpu);
   for (std::size_t i = 0; i < cpus.size(); ++i) {
     for (std::size_t j = i + 1; j < cpus.size(); ++j) {
-      const Node& a = topology.nodes[at(cpus[i])];
-      const Node& b = topology.nodes[at(cpus[j])];
+      const Node& a = topology.nodes[as_index(cpus[i])];
+      const Node& b = topology.nodes[as_index(cpus[j])];
       if (a.cpus.empty() || !a.cpus.intersects(b.cpus)) continue;
       remarks.push_back({"cpu.overlap",
                          Weight::kError,

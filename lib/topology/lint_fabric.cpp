@@ -4,20 +4,17 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/lint_rules.hpp"
 
 namespace moe::topology {
 namespace {
 
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
-
 void find_self_links(const Topology& topology, std::vector<Remark>& remarks) {
   for (const Link& link : topology.links) {
     if (link.kind != LinkKind::kNvlink && link.kind != LinkKind::kXgmi) continue;
     if (link.a != link.b) continue;
-    const std::string& name = topology.nodes[at(link.a)].name;
+    const std::string& name = topology.nodes[as_index(link.a)].name;
     remarks.push_back(
         {"nvlink.self",
          Weight::kError,
@@ -47,7 +44,7 @@ void find_left_out(const Topology& topology, std::vector<Remark>& remarks) {
   if (most == 0) return;
   if (!without.empty()) {
     std::vector<std::string> names;
-    for (const std::int32_t gpu : without) names.push_back(topology.nodes[at(gpu)].name);
+    for (const std::int32_t gpu : without) names.push_back(topology.nodes[as_index(gpu)].name);
     const bool is_board = num_with > 2;
     remarks.push_back(
         {"nvlink.missing", is_board ? Weight::kError : Weight::kWarning,
@@ -62,7 +59,7 @@ void find_left_out(const Topology& topology, std::vector<Remark>& remarks) {
   for (const std::int32_t gpu : gpus) {
     const std::int32_t links = num_fabric_links(topology, gpu);
     if (links == 0 || links == most) continue;
-    const std::string& name = topology.nodes[at(gpu)].name;
+    const std::string& name = topology.nodes[as_index(gpu)].name;
     remarks.push_back({"nvlink.fewer",
                        Weight::kError,
                        fmt::format("{} has {} NVLinks, its peers have {}", name, links, most),

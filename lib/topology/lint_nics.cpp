@@ -6,15 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/lint_rules.hpp"
 #include "lib/topology/routes.hpp"
 
 namespace moe::topology {
 namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 void find_ports_without_gdr(const Topology& topology, std::vector<Remark>& remarks) {
   std::vector<std::string> names;
@@ -59,10 +56,10 @@ void find_shared(const Topology& topology, const std::vector<NearestNics>& neare
         {"nic.shared_while_idle",
          Weight::kWarning,
          fmt::format("{} share {} as their nearest NIC while {} is nearest to none",
-                     join_names(topology, gpus), topology.nodes[at(nic)].name,
+                     join_names(topology, gpus), topology.nodes[as_index(nic)].name,
                      join_names(topology, idle)),
          "Move a card, or spread the GPUs over the NICs with NCCL_IB_HCA or NCCL_NETDEVS_POLICY",
-         {topology.nodes[at(nic)].name},
+         {topology.nodes[as_index(nic)].name},
          0});
   }
 }
@@ -73,8 +70,8 @@ void find_reversed(const Topology& topology, const std::vector<NearestNics>& nea
   std::set<std::int32_t> nics;
   for (const NearestNics& entry : nearest) {
     if (entry.nics.size() != 1 || !nics.insert(entry.nics.front()).second) return;
-    order.emplace_back(topology.nodes[at(entry.gpu)].index.value_or(0),
-                       topology.nodes[at(entry.nics.front())].index.value_or(0));
+    order.emplace_back(topology.nodes[as_index(entry.gpu)].index.value_or(0),
+                       topology.nodes[as_index(entry.nics.front())].index.value_or(0));
   }
   if (order.size() < 3) return;
   std::sort(order.begin(), order.end());
@@ -104,7 +101,7 @@ void find_flat(const Topology& topology, std::vector<Remark>& remarks) {
   }
   const std::vector<std::int32_t> gpus = topology.nodes_of(NodeKind::kGpu);
   const bool has_no_numa = std::all_of(gpus.begin(), gpus.end(), [&](std::int32_t gpu) {
-    return topology.nodes[at(gpu)].numa_nodes.size() != 1;
+    return topology.nodes[as_index(gpu)].numa_nodes.size() != 1;
   });
   const bool is_flat =
       kinds.size() == 1 && (*kinds.begin() == PathKind::kPhb || *kinds.begin() == PathKind::kSys);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
 #include "lib/topology/lint_rules.hpp"
 #include "lib/topology/routes.hpp"
 
@@ -16,10 +17,6 @@ constexpr double kSlowShare = 0.6;
 // NCCL counts PCIe at about 0.76 of its line rate: a 400G NIC on Gen5 x16 is well served by the 48
 // GB/s that it allows.
 constexpr double kNetSlack = 1.2;
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 bool is_stated(const Link& link) {
   return link.kind == LinkKind::kPcie && link.bytes_per_s.has_value();
@@ -36,7 +33,8 @@ void find_slow_links(const Topology& topology, NodeKind kind, std::vector<Remark
   std::vector<double> rates;
   for (const Link& link : topology.links) {
     // A GPU with a link of its own to the CPU does not use PCIe for data.
-    if (!is_stated(link) || topology.nodes[at(link.a)].kind != kind || has_c2c(topology, link.a)) {
+    if (!is_stated(link) || topology.nodes[as_index(link.a)].kind != kind ||
+        has_c2c(topology, link.a)) {
       continue;
     }
     links.push_back(&link);
@@ -47,7 +45,7 @@ void find_slow_links(const Topology& topology, NodeKind kind, std::vector<Remark
   // Of an even number the upper one: of two GPUs, the slower is the odd one out.
   const double usual = rates[rates.size() / 2];
   for (const Link* link : links) {
-    const std::string& name = topology.nodes[at(link->a)].name;
+    const std::string& name = topology.nodes[as_index(link->a)].name;
     const bool is_one_lane = link->pcie_lanes == 1;
     if (*link->bytes_per_s >= usual * kSlowShare && !is_one_lane) continue;
     remarks.push_back(
@@ -76,7 +74,7 @@ Below look_below(const Topology& topology, std::int32_t node,
   const auto [begin, end] = children.equal_range(node);
   for (auto child = begin; child != end; ++child) {
     const Link& link = *child->second;
-    const NodeKind kind = topology.nodes[at(link.a)].kind;
+    const NodeKind kind = topology.nodes[as_index(link.a)].kind;
     const Below deeper = look_below(topology, link.a, children, depth + 1);
     below.fastest = std::max({below.fastest, link.bytes_per_s.value_or(0.0)});
     below.has_gpu = below.has_gpu || kind == NodeKind::kGpu || deeper.has_gpu;
@@ -91,7 +89,7 @@ void find_chokes(const Topology& topology, std::vector<Remark>& remarks) {
     if (link.kind == LinkKind::kPcie) children.emplace(link.b, &link);
   }
   for (const Link& link : topology.links) {
-    const Node& node = topology.nodes[at(link.a)];
+    const Node& node = topology.nodes[as_index(link.a)];
     if (!is_stated(link) || node.kind != NodeKind::kPciSwitch) continue;
     const Below below = look_below(topology, link.a, children, 0);
     if (below.fastest <= 0.0 || *link.bytes_per_s >= below.fastest * kSlowShare) continue;
@@ -114,7 +112,7 @@ void find_chokes(const Topology& topology, std::vector<Remark>& remarks) {
 
 void find_slow_nics(const Topology& topology, std::vector<Remark>& remarks) {
   for (const Link& link : topology.links) {
-    const Node& node = topology.nodes[at(link.a)];
+    const Node& node = topology.nodes[as_index(link.a)];
     if (!is_stated(link) || node.kind != NodeKind::kNic) continue;
     double net = 0.0;
     for (const Port& port : node.ports) net += port.bytes_per_s.value_or(0.0);

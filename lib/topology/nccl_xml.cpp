@@ -26,9 +26,10 @@ struct FabricRow {
   std::int32_t line = 0;
 };
 
-class Reader {
+class NcclXmlReader {
  public:
-  Reader(const std::string& where, const LinkCatalog& catalog) : where_(where), catalog_(catalog) {
+  NcclXmlReader(const std::string& where, const LinkCatalog& catalog)
+      : where_(where), catalog_(catalog) {
     topology_.source = where;
   }
 
@@ -464,7 +465,7 @@ Topology read_nccl_topology(std::string_view text, const std::string& where,
                 fmt::format("{}: expected a topology of NCCL or RCCL (<system>), found <{}>", where,
                             printable(document.root.name)));
   }
-  Topology topology = Reader(where, catalog).read(document);
+  Topology topology = NcclXmlReader(where, catalog).read(document);
   check_for_nccl(text, document, topology);
   return topology;
 }

@@ -5,25 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/int_math.hpp"
+
 namespace moe::topology {
-namespace {
-
-std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
-}
-
-bool is_fabric(LinkKind kind) {
-  return kind == LinkKind::kNvlink || kind == LinkKind::kXgmi;
-}
-
-}  // namespace
-
 RouteTable::RouteTable(const Topology& topology, const RouteOptions& options)
     : topology_(topology), links_of_(topology.nodes.size()) {
   for (std::size_t i = 0; i < topology.links.size(); ++i) {
     const Link& link = topology.links[i];
-    links_of_[at(link.a)].push_back(static_cast<std::int32_t>(i));
-    if (link.a != link.b) links_of_[at(link.b)].push_back(static_cast<std::int32_t>(i));
+    links_of_[as_index(link.a)].push_back(static_cast<std::int32_t>(i));
+    if (link.a != link.b) links_of_[as_index(link.b)].push_back(static_cast<std::int32_t>(i));
   }
   find_fabric();
   const std::vector<std::int32_t> gpus = topology.nodes_of(NodeKind::kGpu);
@@ -44,10 +34,10 @@ void RouteTable::find_fabric() {
     bool is_known = true;
     double total = 0.0;
     for (const std::int32_t index : links_of_[node]) {
-      const Link& link = topology_.links[at(index)];
-      const std::int32_t other = at(link.a) == node ? link.b : link.a;
+      const Link& link = topology_.links[as_index(index)];
+      const std::int32_t other = as_index(link.a) == node ? link.b : link.a;
       const bool is_to_switch =
-          is_fabric(link.kind) && topology_.nodes[at(other)].kind == NodeKind::kNvSwitch;
+          is_fabric(link.kind) && topology_.nodes[as_index(other)].kind == NodeKind::kNvSwitch;
       if (!is_to_switch) continue;
       if (to_switch_[node] < 0) to_switch_[node] = index;
       is_known = is_known && link.bytes_per_s.has_value();
@@ -58,15 +48,16 @@ void RouteTable::find_fabric() {
 }
 
 std::vector<Hop> RouteTable::fabric_route(std::int32_t from, std::int32_t to) const {
-  for (const std::int32_t index : links_of_[at(from)]) {
-    const Link& link = topology_.links[at(index)];
+  for (const std::int32_t index : links_of_[as_index(from)]) {
+    const Link& link = topology_.links[as_index(index)];
     if (!is_fabric(link.kind) || link.a == link.b) continue;
     if (link.a == to || link.b == to) return {{index, link.b == from}};
   }
-  const std::int32_t up = to_switch_[at(from)];
-  const std::int32_t down = to_switch_[at(to)];
+  const std::int32_t up = to_switch_[as_index(from)];
+  const std::int32_t down = to_switch_[as_index(to)];
   if (up < 0 || down < 0) return {};
-  return {{up, topology_.links[at(up)].b == from}, {down, topology_.links[at(down)].a == to}};
+  return {{up, topology_.links[as_index(up)].b == from},
+          {down, topology_.links[as_index(down)].a == to}};
 }
 
 // Fewest hops over PCIe, C2C and CPU links.
@@ -74,28 +65,28 @@ std::vector<Hop> RouteTable::tree_route(std::int32_t from, std::int32_t to) cons
   std::vector<Hop> arrived_by(topology_.nodes.size(), {-1, false});
   std::vector<bool> is_seen(topology_.nodes.size(), false);
   std::deque<std::int32_t> queue = {from};
-  is_seen[at(from)] = true;
-  while (!queue.empty() && !is_seen[at(to)]) {
+  is_seen[as_index(from)] = true;
+  while (!queue.empty() && !is_seen[as_index(to)]) {
     const std::int32_t node = queue.front();
     queue.pop_front();
     // Traffic does not turn around inside another GPU or a NIC.
-    const NodeKind kind = topology_.nodes[at(node)].kind;
+    const NodeKind kind = topology_.nodes[as_index(node)].kind;
     if (node != from && (kind == NodeKind::kGpu || kind == NodeKind::kNic)) continue;
-    for (const std::int32_t index : links_of_[at(node)]) {
-      const Link& link = topology_.links[at(index)];
+    for (const std::int32_t index : links_of_[as_index(node)]) {
+      const Link& link = topology_.links[as_index(index)];
       if (is_fabric(link.kind)) continue;
       const std::int32_t other = link.a == node ? link.b : link.a;
-      if (is_seen[at(other)]) continue;
-      is_seen[at(other)] = true;
-      arrived_by[at(other)] = {index, link.b == node};
+      if (is_seen[as_index(other)]) continue;
+      is_seen[as_index(other)] = true;
+      arrived_by[as_index(other)] = {index, link.b == node};
       queue.push_back(other);
     }
   }
   std::vector<Hop> hops;
-  for (std::int32_t node = to; is_seen[at(to)] && node != from;) {
-    const Hop hop = arrived_by[at(node)];
+  for (std::int32_t node = to; is_seen[as_index(to)] && node != from;) {
+    const Hop hop = arrived_by[as_index(node)];
     hops.push_back(hop);
-    const Link& link = topology_.links[at(hop.link)];
+    const Link& link = topology_.links[as_index(hop.link)];
     node = hop.is_reverse ? link.b : link.a;
   }
   std::reverse(hops.begin(), hops.end());
@@ -121,31 +112,31 @@ std::vector<Hop> RouteTable::route(std::int32_t from, std::int32_t to,
 }
 
 std::optional<double> RouteTable::capacity(const Hop& hop) const {
-  const Link& link = topology_.links[at(hop.link)];
+  const Link& link = topology_.links[as_index(hop.link)];
   for (const std::int32_t end : {link.a, link.b}) {
-    if (to_switch_[at(end)] == hop.link) return switch_capacity_[at(end)];
+    if (to_switch_[as_index(end)] == hop.link) return switch_capacity_[as_index(end)];
   }
   return link.bytes_per_s;
 }
 
 std::string RouteTable::describe(const Hop& hop) const {
-  const Link& link = topology_.links[at(hop.link)];
+  const Link& link = topology_.links[as_index(hop.link)];
   const std::int32_t from = hop.is_reverse ? link.b : link.a;
   const std::int32_t to = hop.is_reverse ? link.a : link.b;
-  return fmt::format("{} -> {} ({})", topology_.nodes[at(from)].name, topology_.nodes[at(to)].name,
-                     link_kind_name(link.kind));
+  return fmt::format("{} -> {} ({})", topology_.nodes[as_index(from)].name,
+                     topology_.nodes[as_index(to)].name, link_kind_name(link.kind));
 }
 
 std::vector<NearestNics> nearest_nics(const Topology& topology) {
   std::vector<NearestNics> found;
   for (std::size_t i = 0; i < topology.devices.size(); ++i) {
     const std::int32_t gpu = topology.devices[i];
-    if (topology.nodes[at(gpu)].kind != NodeKind::kGpu) continue;
+    if (topology.nodes[as_index(gpu)].kind != NodeKind::kGpu) continue;
     NearestNics nearest;
     nearest.gpu = gpu;
     for (std::size_t j = 0; j < topology.devices.size(); ++j) {
       const std::int32_t nic = topology.devices[j];
-      if (topology.nodes[at(nic)].kind != NodeKind::kNic) continue;
+      if (topology.nodes[as_index(nic)].kind != NodeKind::kNic) continue;
       const PathKind path = topology.relation(i, j).path;
       if (path >= PathKind::kSys) continue;
       if (path < nearest.path) {
@@ -161,7 +152,7 @@ std::vector<NearestNics> nearest_nics(const Topology& topology) {
 
 std::optional<double> nic_rate(const Topology& topology, std::int32_t nic) {
   double total = 0.0;
-  for (const Port& port : topology.nodes[at(nic)].ports) {
+  for (const Port& port : topology.nodes[as_index(nic)].ports) {
     if (!port.bytes_per_s) return std::nullopt;
     total += *port.bytes_per_s;
   }
@@ -192,7 +183,7 @@ NicShare nic_share(const Topology& topology) {
     const std::optional<double> rate = nic_rate(topology, nic);
     if (!rate) {
       share.source =
-          fmt::format("the rate of {} is not in the input", topology.nodes[at(nic)].name);
+          fmt::format("the rate of {} is not in the input", topology.nodes[as_index(nic)].name);
       return share;
     }
     total += *rate;

@@ -3,16 +3,9 @@
 #include <cmath>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::topology {
-namespace {
-
-double real(std::int64_t value) {
-  return static_cast<double>(value);
-}
-
-}  // namespace
-
 std::optional<double> element_bytes(std::string_view dtype) {
   if (dtype == "bfloat16" || dtype == "half" || dtype == "float16" || dtype == "default")
     return 2.0;
@@ -25,19 +18,19 @@ std::optional<double> element_bytes(std::string_view dtype) {
 }
 
 double logical_bytes(const MoeTraffic& traffic) {
-  return real(traffic.tokens_per_rank) * real(traffic.top_k) * real(traffic.hidden) *
+  return as_real(traffic.tokens_per_rank) * as_real(traffic.top_k) * as_real(traffic.hidden) *
          traffic.element_bytes;
 }
 
 double logical_bytes_per_s(double bytes_per_copy, std::int64_t tokens,
                            std::int64_t copies_per_token, double time_s) {
   MOE_CHECK(time_s > 0.0);
-  return bytes_per_copy * real(tokens) * real(copies_per_token) / time_s;
+  return bytes_per_copy * as_real(tokens) * as_real(copies_per_token) / time_s;
 }
 
 double remote_selection_share(std::int64_t num_ranks) {
   MOE_CHECK(num_ranks >= 1);
-  return real(num_ranks - 1) / real(num_ranks);
+  return as_real(num_ranks - 1) / as_real(num_ranks);
 }
 
 double remote_selection_bytes(const MoeTraffic& traffic) {
@@ -45,26 +38,26 @@ double remote_selection_bytes(const MoeTraffic& traffic) {
 }
 
 double remote_rank_bytes(const MoeTraffic& traffic) {
-  const double ranks = real(traffic.num_ranks);
-  const double distinct = ranks * (1.0 - std::pow(1.0 - 1.0 / ranks, real(traffic.top_k)));
-  return real(traffic.tokens_per_rank) * distinct * real(traffic.hidden) * traffic.element_bytes *
-         remote_selection_share(traffic.num_ranks);
+  const double ranks = as_real(traffic.num_ranks);
+  const double distinct = ranks * (1.0 - std::pow(1.0 - 1.0 / ranks, as_real(traffic.top_k)));
+  return as_real(traffic.tokens_per_rank) * distinct * as_real(traffic.hidden) *
+         traffic.element_bytes * remote_selection_share(traffic.num_ranks);
 }
 
 double distinct_groups(std::int64_t num_experts, std::int64_t num_groups, std::int64_t top_k) {
   MOE_CHECK(num_groups >= 1 && num_experts >= num_groups && top_k >= 0 && top_k <= num_experts);
-  const double others = real(num_experts) * (1.0 - 1.0 / real(num_groups));
+  const double others = as_real(num_experts) * (1.0 - 1.0 / as_real(num_groups));
   // Product of (others - i) / (experts - i): no selection falls into one given group.
   double none = 1.0;
   for (std::int64_t i = 0; i < top_k; ++i) {
-    const double left = others - real(i);
+    const double left = others - as_real(i);
     if (left <= 0.0) {
       none = 0.0;
       break;
     }
-    none *= left / (real(num_experts) - real(i));
+    none *= left / (as_real(num_experts) - as_real(i));
   }
-  return real(num_groups) * (1.0 - none);
+  return as_real(num_groups) * (1.0 - none);
 }
 
 }  // namespace moe::topology

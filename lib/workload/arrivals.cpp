@@ -8,12 +8,12 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/units.hpp"
 
 namespace moe::workload {
 namespace {
 
 constexpr int kHoursOfDay = 24;
-constexpr double kHour_s = 3600.0;
 
 // Gamma with this shape and mean 1 (Marsaglia and Tsang 2000, with the boost for shapes below 1).
 double next_gamma(Rng& rng, double shape) {

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <deque>
 
+#include "lib/base/units.hpp"
+
 namespace moe::workload {
 namespace {
 
 constexpr double kPeakWindow_s = 60.0;
-constexpr double kHour_s = 3600.0;
 // Lengths up to here are counted exactly, above in steps of 1/256: memory stays bounded whatever a
 // file holds.
 constexpr std::int64_t kExactTokens = 65536;

@@ -18,20 +18,16 @@ using json::Json;
 
 constexpr std::int64_t kDefaultMaxTokens = 131072;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
-
 void require_keys(const Json& object, const std::string& where,
                   std::initializer_list<const char*> known) {
-  if (!object.is_object()) fail(where, "expected an object");
+  if (!object.is_object()) fail_input(where, "expected an object");
   for (const auto& [key, value] : object.items()) {
     bool is_known = false;
     for (const char* one : known) is_known = is_known || key == one;
     if (!is_known) {
-      fail(where,
-           fmt::format("unknown key \"{}\"; known are {}", key,
-                       fmt::join(std::vector<std::string>(known.begin(), known.end()), ", ")));
+      fail_input(where, fmt::format(
+                            "unknown key \"{}\"; known are {}", key,
+                            fmt::join(std::vector<std::string>(known.begin(), known.end()), ", ")));
     }
   }
 }
@@ -49,20 +45,21 @@ auto made_at(const std::string& where, Make&& make) {
 std::optional<double> number_at(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end()) return std::nullopt;
-  if (!found->is_number()) fail(where, fmt::format("expected a number in \"{}\"", key));
+  if (!found->is_number()) fail_input(where, fmt::format("expected a number in \"{}\"", key));
   return found->get<double>();
 }
 
 double required_number(const Json& object, const char* key, const std::string& where) {
   const std::optional<double> number = number_at(object, key, where);
-  if (!number) fail(where, fmt::format("\"{}\" is missing", key));
+  if (!number) fail_input(where, fmt::format("\"{}\" is missing", key));
   return *number;
 }
 
 std::int64_t whole(double number, const std::string& where) {
   if (!(number >= 1.0) || number > static_cast<double>(kMaxTokens) ||
       std::floor(number) != number) {
-    fail(where, fmt::format("expected a whole number from 1 to {}, found {}", kMaxTokens, number));
+    fail_input(where,
+               fmt::format("expected a whole number from 1 to {}, found {}", kMaxTokens, number));
   }
   return static_cast<std::int64_t>(number);
 }
@@ -70,7 +67,7 @@ std::int64_t whole(double number, const std::string& where) {
 std::optional<std::string> text_at(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end()) return std::nullopt;
-  if (!found->is_string()) fail(where, fmt::format("expected a text in \"{}\"", key));
+  if (!found->is_string()) fail_input(where, fmt::format("expected a text in \"{}\"", key));
   return found->get<std::string>();
 }
 
@@ -78,17 +75,17 @@ void read_process(const Json& object, const std::string& where, Workload& worklo
   const std::string name = text_at(object, "process", where).value_or("poisson");
   const std::optional<ArrivalKind> kind = parse_arrival_kind(name);
   if (!kind) {
-    fail(where,
-         fmt::format("expected \"process\" to be even, poisson or gamma, found \"{}\"", name));
+    fail_input(where, fmt::format("expected \"process\" to be even, poisson or gamma, found \"{}\"",
+                                  name));
   }
   workload.process.kind = *kind;
   const std::optional<double> gap_cv = number_at(object, "gap_cv", where);
   if (gap_cv && *kind != ArrivalKind::kGamma) {
-    fail(where, fmt::format("\"gap_cv\" belongs to gamma arrivals, these are {}", name));
+    fail_input(where, fmt::format("\"gap_cv\" belongs to gamma arrivals, these are {}", name));
   }
   if (*kind == ArrivalKind::kGamma) {
     if (!gap_cv || !(*gap_cv > 0.0 && *gap_cv <= 50.0)) {
-      fail(where, "gamma arrivals need a \"gap_cv\" above 0 and up to 50");
+      fail_input(where, "gamma arrivals need a \"gap_cv\" above 0 and up to 50");
     }
     workload.process.gap_cv = *gap_cv;
   } else {
@@ -105,9 +102,9 @@ void read_arrivals(const Json& object, const std::string& where, Workload& workl
   const auto hourly = object.find("hourly_requests_per_s");
   const int ways = (rate ? 1 : 0) + (concurrency ? 1 : 0) + (hourly != object.end() ? 1 : 0);
   if (ways != 1) {
-    fail(where,
-         "expected exactly one of \"requests_per_s\", \"hourly_requests_per_s\" and "
-         "\"concurrency\"");
+    fail_input(where,
+               "expected exactly one of \"requests_per_s\", \"hourly_requests_per_s\" and "
+               "\"concurrency\"");
   }
   workload.arrivals.reset();
   workload.concurrency.reset();
@@ -124,11 +121,12 @@ void read_arrivals(const Json& object, const std::string& where, Workload& workl
     });
     return;
   }
-  if (peak) fail(where, "hourly rates have their own peak: \"peak_over_mean\" does not go along");
-  if (!hourly->is_array()) fail(where, "expected an array in \"hourly_requests_per_s\"");
+  if (peak)
+    fail_input(where, "hourly rates have their own peak: \"peak_over_mean\" does not go along");
+  if (!hourly->is_array()) fail_input(where, "expected an array in \"hourly_requests_per_s\"");
   std::vector<double> rates;
   for (const Json& one : *hourly) {
-    if (!one.is_number()) fail(where, "expected numbers in \"hourly_requests_per_s\"");
+    if (!one.is_number()) fail_input(where, "expected numbers in \"hourly_requests_per_s\"");
     rates.push_back(one.get<double>());
   }
   workload.arrivals = made_at(where, [&] { return RateCurve::steps(std::move(rates), 3600.0); });
@@ -139,17 +137,17 @@ void read_trace(const Json& object, const std::string& where,
                 const std::filesystem::path& directory, Workload& workload) {
   require_keys(object, where, {"path", "format", "rate_scale"});
   const std::optional<std::string> path = text_at(object, "path", where);
-  if (!path) fail(where, "\"path\" is missing");
+  if (!path) fail_input(where, "\"path\" is missing");
   TraceOptions options;
   if (const std::optional<std::string> name = text_at(object, "format", where)) {
     options.format = parse_trace_format(*name);
     if (!options.format) {
-      fail(where, fmt::format("expected \"format\" to be one of {}, found \"{}\"",
-                              fmt::join(trace_format_names(), ", "), *name));
+      fail_input(where, fmt::format("expected \"format\" to be one of {}, found \"{}\"",
+                                    fmt::join(trace_format_names(), ", "), *name));
     }
   }
   const double scale = number_at(object, "rate_scale", where).value_or(1.0);
-  if (!(scale > 0.0 && scale <= 1e9)) fail(where, "expected a positive \"rate_scale\"");
+  if (!(scale > 0.0 && scale <= 1e9)) fail_input(where, "expected a positive \"rate_scale\"");
   const std::filesystem::path file =
       std::filesystem::path(*path).is_absolute() ? std::filesystem::path(*path) : directory / *path;
   workload.trace = profile_trace(file, options);
@@ -203,7 +201,8 @@ LengthDistribution parse_lengths(const Json& value, const std::string& where) {
   if (const auto range = value.find("uniform"); range != value.end()) {
     const bool is_pair = range->is_array() && range->size() == 2 && (*range)[0].is_number() &&
                          (*range)[1].is_number() && value.size() == 1;
-    if (!is_pair) fail(where, "expected \"uniform\": [smallest, largest] and nothing beside it");
+    if (!is_pair)
+      fail_input(where, "expected \"uniform\": [smallest, largest] and nothing beside it");
     const std::int64_t low = whole((*range)[0].get<double>(), where);
     const std::int64_t high = whole((*range)[1].get<double>(), where);
     return made_at(where, [&] { return LengthDistribution::uniform(low, high); });
@@ -212,13 +211,13 @@ LengthDistribution parse_lengths(const Json& value, const std::string& where) {
       whole(number_at(value, "max", where).value_or(static_cast<double>(kDefaultMaxTokens)), where);
   if (value.contains("mean")) {
     if (value.contains("p50") || value.contains("p99")) {
-      fail(where, "expected either \"mean\" and \"cv\" or \"p50\" and \"p99\"");
+      fail_input(where, "expected either \"mean\" and \"cv\" or \"p50\" and \"p99\"");
     }
     const double mean = required_number(value, "mean", where);
     const double cv = required_number(value, "cv", where);
     return made_at(where, [&] { return LengthDistribution::lognormal(mean, cv, max); });
   }
-  if (value.contains("cv")) fail(where, "\"cv\" goes with \"mean\"");
+  if (value.contains("cv")) fail_input(where, "\"cv\" goes with \"mean\"");
   const double p50 = required_number(value, "p50", where);
   const double p99 = required_number(value, "p99", where);
   return made_at(where,
@@ -236,7 +235,7 @@ Workload parse_workload(const Json& document, const std::string& where,
   }
   for (const char* key : {"input_tokens", "output_tokens"}) {
     if (!document.contains(key)) {
-      if (!workload.trace) fail(where, fmt::format("\"{}\" is missing", key));
+      if (!workload.trace) fail_input(where, fmt::format("\"{}\" is missing", key));
       continue;
     }
     LengthDistribution& lengths =
@@ -252,12 +251,13 @@ Workload parse_workload(const Json& document, const std::string& where,
     read_arrivals(document["arrivals"], where + ": arrivals", workload);
   }
   if (!workload.arrivals && !workload.concurrency) {
-    fail(where, workload.trace ? "the trace has no times, so \"arrivals\" is needed"
-                               : "\"arrivals\" is missing");
+    fail_input(where, workload.trace ? "the trace has no times, so \"arrivals\" is needed"
+                                     : "\"arrivals\" is missing");
   }
   if (const std::optional<double> hits = number_at(document, "prefix_hit_ratio", where)) {
     if (!(*hits >= 0.0 && *hits < 1.0)) {
-      fail(where, fmt::format("expected \"prefix_hit_ratio\" from 0 to below 1, found {}", *hits));
+      fail_input(where,
+                 fmt::format("expected \"prefix_hit_ratio\" from 0 to below 1, found {}", *hits));
     }
     workload.prefix_hit_ratio = *hits;
     workload.prefix_source = "given";

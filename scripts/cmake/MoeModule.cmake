@@ -6,6 +6,8 @@ target_compile_options(moe_warnings INTERFACE
   -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wdouble-promotion -Wformat=2
   $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op -Wnull-dereference>
   $<$<BOOL:${MOE_WARNINGS_AS_ERRORS}>:-Werror>
+  # A source that is included by a united one is no header: nobody else sees its unnamed namespace.
+  $<$<AND:$<BOOL:${MOE_UNITY}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
   # GCC forgets that what it read from a precompiled header is a system header, and its flow
   # analysis then blames the standard library for ours. The plain build keeps these warnings.
   $<$<AND:$<BOOL:${MOE_PRECOMPILE}>,$<CXX_COMPILER_ID:GNU>>:-Wno-array-bounds -Wno-restrict
@@ -45,6 +47,15 @@ function(moe_precompile_for target holder)
   target_precompile_headers(${target} REUSE_FROM ${holder})
 endfunction()
 
+# With MOE_UNITY, the sources of a target are compiled several at a time: what they share, and the
+# templates that they all instantiate, is then compiled once for all of them. So two sources of a
+# module do not define the same name in their anonymous namespaces.
+function(moe_unite_sources target)
+  if(MOE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
+endfunction()
+
 # moe_add_module(<name> SOURCES <file>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
 # A static library moe_<name> with the alias moe::<name>.
 function(moe_add_module name)
@@ -55,6 +66,7 @@ function(moe_add_module name)
     PUBLIC moe_build ${ARG_DEPS}
     PRIVATE moe_warnings ${ARG_PRIVATE_DEPS})
   moe_precompile_for(moe_${name} moe_precompiled)
+  moe_unite_sources(moe_${name})
 endfunction()
 
 # moe_add_tool(moe-<tool>): one executable from main.cpp that links moe::app_<tool>, nothing else.
@@ -82,6 +94,7 @@ function(moe_add_test name)
   # Tests are compiled once and run for milliseconds; what they test keeps its own flags.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   moe_precompile_for(${name} moe_precompiled_tests)
+  moe_unite_sources(${name})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
@@ -103,6 +116,7 @@ function(moe_add_benchmark name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings benchmark::benchmark_main)
+  moe_precompile_for(${name} moe_precompiled)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench-bin")
 endfunction()
@@ -120,8 +134,13 @@ function(moe_add_fuzzer name)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz-bin")
   elseif(MOE_BUILD_TESTS)
-    add_executable(${name}_replay ${ARG_SOURCES} "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
-    target_link_libraries(${name}_replay PRIVATE ${ARG_DEPS} moe_warnings)
+    if(NOT TARGET moe_fuzz_replay)
+      add_library(moe_fuzz_replay STATIC "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+      target_link_libraries(moe_fuzz_replay PRIVATE moe_build moe_warnings)
+    endif()
+    add_executable(${name}_replay ${ARG_SOURCES})
+    target_link_libraries(${name}_replay PRIVATE ${ARG_DEPS} moe_fuzz_replay moe_warnings)
+    moe_precompile_for(${name}_replay moe_precompiled)
     set_target_properties(${name}_replay PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
     add_test(NAME fuzz_replay.${name}

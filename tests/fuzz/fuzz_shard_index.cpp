@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::string& shard : index.shards) {
       MOE_CHECK(moe::model::is_plain_file_name(shard));
     }
-    for (const auto& [tensor, shard] : index.shard_of) MOE_CHECK(shard < index.shards.size());
+    index.shard_of.for_each(
+        [&](std::string_view, std::uint64_t shard) { MOE_CHECK(shard < index.shards.size()); });
   } catch (const moe::Error& error) {
     MOE_CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
   }

@@ -35,9 +35,9 @@ json::Json plan_json(std::vector<std::string> args, int exit_code = 0) {
   return document;
 }
 
-double metric(const json::Json& report, const std::string& name) {
+double plan_metric(const json::Json& report, const std::string& name) {
   const auto& metrics = report["metrics"];
-  if (!metrics.contains(name)) throw std::runtime_error("no metric " + name);
+  if (!metrics.contains(name)) throw std::runtime_error("no plan_metric " + name);
   return metrics[name]["value"].get<double>();
 }
 
@@ -94,13 +94,13 @@ TEST(PlanUsage, WrongInputsHaveOneLineAndTheRightCode) {
 TEST(PlanQuick, TheArticlesInputsGetTheRightAnswer) {
   const json::Json report = plan_json({"quick", "--model", "Mixtral-8x22B-v0.1", "--hidden-size",
                                        "4096", "--layers", "32", "--ffn-width", "14336"});
-  EXPECT_DOUBLE_EQ(metric(report, "traffic.routing_decisions.quick"), 16.0);
-  EXPECT_DOUBLE_EQ(metric(report, "traffic.routing_decisions.right"), 112.0);
-  EXPECT_NEAR(metric(report, "memory.all_experts.quick"), 704.6e6, 0.1e6);
-  EXPECT_NEAR(metric(report, "memory.all_experts.right"), 270.58e9, 0.01e9);
-  EXPECT_DOUBLE_EQ(metric(report, "cache.request.quick"), 1048576.0);
-  EXPECT_DOUBLE_EQ(metric(report, "cache.request.right"), 896.0 * 1048576.0);
-  EXPECT_DOUBLE_EQ(metric(report, "hardware.a2a_ceiling.right"), 450e9);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "traffic.routing_decisions.quick"), 16.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "traffic.routing_decisions.right"), 112.0);
+  EXPECT_NEAR(plan_metric(report, "memory.all_experts.quick"), 704.6e6, 0.1e6);
+  EXPECT_NEAR(plan_metric(report, "memory.all_experts.right"), 270.58e9, 0.01e9);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "cache.request.quick"), 1048576.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "cache.request.right"), 896.0 * 1048576.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "hardware.a2a_ceiling.right"), 450e9);
   const ProcessResult text = run_moe_plan({"quick"});
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, HasSubstr("Kilobytes were written as megabytes"));
@@ -111,38 +111,40 @@ TEST(PlanQuick, TheArticlesInputsGetTheRightAnswer) {
 TEST(PlanSize, MixtralOnTwoH100) {
   const json::Json report = plan_json({"size", "--scenario", "mixtral-2xh100"});
   // 46,702,792,704 parameters of two bytes.
-  EXPECT_DOUBLE_EQ(metric(report, "weight_bytes"), 2.0 * 46702792704.0);
-  EXPECT_DOUBLE_EQ(metric(report, "num_ranks"), 2.0);
-  EXPECT_DOUBLE_EQ(metric(report, "gpus_count.h100_sxm"), 2.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "weight_bytes"), 2.0 * 46702792704.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "num_ranks"), 2.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "gpus_count.h100_sxm"), 2.0);
   // Two GPUs in one node: with it gone nothing is left, and the report says so.
-  EXPECT_DOUBLE_EQ(metric(report, "slo_met_after_failure"), 0.0);
+  EXPECT_DOUBLE_EQ(plan_metric(report, "slo_met_after_failure"), 0.0);
   EXPECT_EQ(item(report, "plan.headroom")["result"], "fail");
   EXPECT_TRUE(has_finding(report, "plan.no_spare"));
-  EXPECT_GT(metric(report, "headroom_ratio.h100_sxm"), 0.0);
-  EXPECT_LE(metric(report, "ttft_p99_s.h100_sxm"), 2.0);
-  EXPECT_LE(metric(report, "tpot_s.h100_sxm"), 0.05);
+  EXPECT_GT(plan_metric(report, "headroom_ratio.h100_sxm"), 0.0);
+  EXPECT_LE(plan_metric(report, "ttft_p99_s.h100_sxm"), 2.0);
+  EXPECT_LE(plan_metric(report, "tpot_s.h100_sxm"), 0.05);
   // The cache of a request of about 6,000 tokens, two GPUs.
-  EXPECT_GT(metric(report, "max_requests.h100_sxm"), 20.0);
-  EXPECT_LT(metric(report, "max_requests.h100_sxm"), 120.0);
+  EXPECT_GT(plan_metric(report, "max_requests.h100_sxm"), 20.0);
+  EXPECT_LT(plan_metric(report, "max_requests.h100_sxm"), 120.0);
   // 2 x 8760 h x 3.07 USD.
-  EXPECT_NEAR(metric(report, "rent_usd_per_year.h100_sxm"), 2 * 8760 * 3.07, 1.0);
+  EXPECT_NEAR(plan_metric(report, "rent_usd_per_year.h100_sxm"), 2 * 8760 * 3.07, 1.0);
 }
 
 TEST(PlanSize, DeepSeekForFiftyRequestsASecond) {
   const json::Json report = plan_json({"size", "--scenario", "deepseek-v3-50rps"});
   for (const std::string gpu : {"h200_sxm", "b200_sxm"}) {
-    EXPECT_LE(metric(report, "ttft_p99_s." + gpu), 2.0) << gpu;
-    EXPECT_LE(metric(report, "tpot_s." + gpu), 0.05) << gpu;
-    EXPECT_GE(metric(report, "tpot_s_high." + gpu), metric(report, "tpot_s." + gpu)) << gpu;
-    EXPECT_LE(metric(report, "tpot_s_low." + gpu), metric(report, "tpot_s." + gpu)) << gpu;
-    EXPECT_EQ(std::fmod(metric(report, "gpus_bought_count." + gpu), 8.0), 0.0) << gpu;
-    EXPECT_GE(metric(report, "requests_per_s_after_failure." + gpu), 65.0) << gpu;
+    EXPECT_LE(plan_metric(report, "ttft_p99_s." + gpu), 2.0) << gpu;
+    EXPECT_LE(plan_metric(report, "tpot_s." + gpu), 0.05) << gpu;
+    EXPECT_GE(plan_metric(report, "tpot_s_high." + gpu), plan_metric(report, "tpot_s." + gpu))
+        << gpu;
+    EXPECT_LE(plan_metric(report, "tpot_s_low." + gpu), plan_metric(report, "tpot_s." + gpu))
+        << gpu;
+    EXPECT_EQ(std::fmod(plan_metric(report, "gpus_bought_count." + gpu), 8.0), 0.0) << gpu;
+    EXPECT_GE(plan_metric(report, "requests_per_s_after_failure." + gpu), 65.0) << gpu;
     // 50 requests/s of about 600 tokens each are 30,000 tokens/s; a GPU of either kind was
     // published between 1,500 and 10,100 of them, at other loads.
-    EXPECT_GT(metric(report, "gpus_count." + gpu), 8.0) << gpu;
-    EXPECT_LT(metric(report, "gpus_count." + gpu), 400.0) << gpu;
+    EXPECT_GT(plan_metric(report, "gpus_count." + gpu), 8.0) << gpu;
+    EXPECT_LT(plan_metric(report, "gpus_count." + gpu), 400.0) << gpu;
   }
-  EXPECT_LT(metric(report, "gpus_count.b200_sxm"), metric(report, "gpus_count.h200_sxm"));
+  EXPECT_LT(plan_metric(report, "gpus_count.b200_sxm"), plan_metric(report, "gpus_count.h200_sxm"));
   EXPECT_EQ(item(report, "plan.headroom")["result"], "pass");
   EXPECT_EQ(item(report, "memory.utilization")["result"], "pass");
   EXPECT_EQ(item(report, "parallel.layout")["result"], "pass");
@@ -152,7 +154,7 @@ TEST(PlanSize, QwenDoesNotFitOneL40sInBf16) {
   const json::Json report = plan_json({"size", "--scenario", "qwen3-30b-l40s"});
   EXPECT_TRUE(has_finding(report, "plan.no_layout"));
   // 30,532,122,624 parameters of two bytes are 56.9 GiB; the card shows 46,068 MiB.
-  EXPECT_NEAR(metric(report, "weight_bytes") / kGiB, 56.87, 0.01);
+  EXPECT_NEAR(plan_metric(report, "weight_bytes") / kGiB, 56.87, 0.01);
   EXPECT_THAT(report["tables"]["part00_answer"]["rows"][0][1].get<std::string>(),
               AllOf(HasSubstr("does not fit"), HasSubstr("GiB")));
   const ProcessResult text = run_moe_plan({"size", "--scenario", "qwen3-30b-l40s"});
@@ -206,15 +208,15 @@ TEST(PlanSize, WritesAPageThatNeedsNothingElse) {
 TEST(PlanSize, FlagsOverrideTheScenario) {
   const json::Json report = plan_json({"size", "--scenario", "mixtral-2xh100", "--rent", "1.0",
                                        "--requests-per-s", "1", "--growth", "0.5"});
-  EXPECT_NEAR(metric(report, "rent_usd_per_year.h100_sxm"), 2 * 8760 * 1.0, 1.0);
-  EXPECT_NEAR(metric(report, "requests_per_s_planned.h100_sxm"), 1.5, 1e-9);
+  EXPECT_NEAR(plan_metric(report, "rent_usd_per_year.h100_sxm"), 2 * 8760 * 1.0, 1.0);
+  EXPECT_NEAR(plan_metric(report, "requests_per_s_planned.h100_sxm"), 1.5, 1e-9);
 }
 
 TEST(PlanSize, ATraceIsAWorkload) {
   const json::Json report = plan_json({"size", "--scenario", "azure-sample"});
   EXPECT_EQ(report["metrics"]["requests_per_s_mean"]["kind"], "measured");
-  EXPECT_GT(metric(report, "gap_cv"), 1.0);
-  EXPECT_GT(metric(report, "requests_per_s_peak"), metric(report, "requests_per_s_mean"));
+  EXPECT_GT(plan_metric(report, "gap_cv"), 1.0);
+  EXPECT_GT(plan_metric(report, "requests_per_s_peak"), plan_metric(report, "requests_per_s_mean"));
 }
 
 TEST(PlanSize, TheSameQuestionGivesTheSameBytes) {

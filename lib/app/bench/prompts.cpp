@@ -17,7 +17,7 @@ namespace moe::app {
 namespace {
 
 // More text than any sweep needs; a larger file is read to here.
-constexpr std::size_t kMaxTextBytes = std::size_t{8} << 20;
+constexpr std::size_t kMaxPromptFileBytes = std::size_t{8} << 20;
 constexpr const char* kDefaultText = "checkpoints/eval-text/english.txt";
 
 // The first bytes of the file, cut before a character that would be torn.
@@ -25,7 +25,7 @@ std::vector<std::int32_t> tokens_of_file(const std::filesystem::path& file,
                                          const model::Tokenizer& tokenizer) {
   const FileMap map(file);
   const std::span<const std::byte> bytes = map.bytes();
-  std::size_t length = std::min(bytes.size(), kMaxTextBytes);
+  std::size_t length = std::min(bytes.size(), kMaxPromptFileBytes);
   const auto* data = reinterpret_cast<const char*>(bytes.data());
   const auto is_continuation = [&](std::size_t at) {
     return (static_cast<unsigned char>(data[at]) & 0xc0U) == 0x80U;

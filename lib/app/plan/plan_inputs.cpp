@@ -13,16 +13,17 @@
 #include "lib/base/fnv1a.hpp"
 
 namespace moe::app {
-namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kMaxTextBytes = std::int64_t{64} << 20;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
 }
+
+namespace {
+
+constexpr std::int64_t kMaxTextBytes = std::int64_t{64} << 20;
 
 }  // namespace
 

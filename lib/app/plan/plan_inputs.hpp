@@ -15,6 +15,9 @@
 
 namespace moe::app {
 
+// A file that is there; false for everything else.
+[[nodiscard]] bool is_file(const std::filesystem::path& path);
+
 struct PlanModel {
   model::Architecture architecture;
   std::string name;  // "Mixtral-8x7B-v0.1"

@@ -23,9 +23,9 @@ std::optional<double> gpus_needed(const SizeCase& c, const planner::Layout& layo
   return plan.deployments_exact * layout.gpus();
 }
 
-class Inputs {
+class SensitivityInputs {
  public:
-  Inputs(const SizeCase& base, const planner::Layout& layout, double usd_per_gpu_year)
+  SensitivityInputs(const SizeCase& base, const planner::Layout& layout, double usd_per_gpu_year)
       : base_(base), layout_(layout), usd_(usd_per_gpu_year) {}
 
   void add(const std::string& name, const std::string& low, const std::string& high,
@@ -78,7 +78,7 @@ double model_error(const GpuResult& result) {
   return seen > 0.0 ? std::min(seen, 0.9) : kDefaultError;
 }
 
-void add_inputs(const SizeInputs& inputs, const GpuResult& result, Inputs& rows) {
+void add_inputs(const SizeInputs& inputs, const GpuResult& result, SensitivityInputs& rows) {
   rows.add(
       "output tokens", "-20 %", "+20 %", [](SizeCase& c) { scale_tokens(c, 1.0, 0.8); },
       [](SizeCase& c) { scale_tokens(c, 1.0, 1.2); });
@@ -157,7 +157,7 @@ void add_sensitivity(const SizeInputs& inputs, GpuResult& result) {
   SizeCase base = result.size_case;
   base.rules.fixed_gpus = 0;
   base.gpu = &result.gpu;
-  Inputs rows(base, plan.layout, usd_per_gpu);
+  SensitivityInputs rows(base, plan.layout, usd_per_gpu);
   add_inputs(inputs, result, rows);
   if (usd) rows.add_price("-20 %", "+20 %", 0.8, 1.2);
   result.sensitivity = planner::tornado(result.sensitivity_base, rows.rows());

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/app/plan/plan_inputs.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/int_math.hpp"
@@ -18,11 +19,6 @@ namespace moe::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
 
 std::int64_t add(std::int64_t a, std::int64_t b, const fs::path& where) {
   const auto sum = checked_add(a, b);

@@ -31,5 +31,11 @@ TEST(Printable, EscapesControlsAndBrokenBytesAndCutsLongText) {
   EXPECT_EQ(printable(std::string(400, 'x')), std::string(300, 'x') + "...");
 }
 
+TEST(Trim, TakesBlanksAndLineEndsFromBothSides) {
+  EXPECT_EQ(trim(" \ta b\r\n"), "a b");
+  EXPECT_EQ(trim("\n"), "");
+  EXPECT_EQ(trim(""), "");
+}
+
 }  // namespace
 }  // namespace moe

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // The message of the Error that parsing throws; empty when it throws none.
-std::string refusal(std::string_view text, const ReadLimits& limits = {}) {
+std::string read_refusal(std::string_view text, const ReadLimits& limits = {}) {
   try {
     (void)parse(text, "config.json", limits);
   } catch (const Error& error) {
@@ -45,11 +45,12 @@ TEST(Parse, KeepsIntegersExactly) {
 }
 
 TEST(Parse, RefusesADuplicateKeyAtAnyDepth) {
-  EXPECT_THAT(refusal(R"({"a": 1, "a": 2})"), HasSubstr("duplicate key \"a\""));
-  EXPECT_THAT(refusal(R"([{"b": {"c": 1, "d": 2, "c": 3}}])"), HasSubstr("duplicate key \"c\""));
+  EXPECT_THAT(read_refusal(R"({"a": 1, "a": 2})"), HasSubstr("duplicate key \"a\""));
+  EXPECT_THAT(read_refusal(R"([{"b": {"c": 1, "d": 2, "c": 3}}])"),
+              HasSubstr("duplicate key \"c\""));
   // The same key spelt with an escape is the same key.
-  EXPECT_THAT(refusal("{\"a\": 1, \"\\u0061\": 2}"), HasSubstr("duplicate key \"a\""));
-  EXPECT_EQ(refusal(R"({"a": {"a": {"a": 1}}, "b": {"a": 2}})"), "");
+  EXPECT_THAT(read_refusal("{\"a\": 1, \"\\u0061\": 2}"), HasSubstr("duplicate key \"a\""));
+  EXPECT_EQ(read_refusal(R"({"a": {"a": {"a": 1}}, "b": {"a": 2}})"), "");
 }
 
 TEST(Parse, RefusesWhatIsNotJson) {
@@ -58,28 +59,28 @@ TEST(Parse, RefusesWhatIsNotJson) {
         "01",      "+1",        ".5",       "1.",         "0x10", "{\"a\": 1} x", "1 2",
         "// x\n1", "/* x */ 1", "\"\n\"",   "\"\\x\"",    "NaN",  "Infinity",     "-Infinity",
         "nan",     "[NaN]",     " ",        "\"\\ud800\""}) {
-    EXPECT_THAT(refusal(text), HasSubstr("not valid JSON")) << text;
+    EXPECT_THAT(read_refusal(text), HasSubstr("not valid JSON")) << text;
   }
 }
 
 TEST(Parse, SaysWhereTheTextIsBroken) {
-  EXPECT_THAT(refusal("{\"a\": 1,\n \"b\": }"), HasSubstr("at byte 16"));
+  EXPECT_THAT(read_refusal("{\"a\": 1,\n \"b\": }"), HasSubstr("at byte 16"));
 }
 
 TEST(Parse, RefusesAnEmptyFile) {
-  EXPECT_EQ(refusal(""), "config.json: the file is empty");
+  EXPECT_EQ(read_refusal(""), "config.json: the file is empty");
 }
 
 TEST(Parse, RefusesNumbersBeyondADouble) {
-  EXPECT_THAT(refusal("1e999"), HasSubstr("1e999"));
-  EXPECT_THAT(refusal("[-1e400]"), HasSubstr("-1e400"));
+  EXPECT_THAT(read_refusal("1e999"), HasSubstr("1e999"));
+  EXPECT_THAT(read_refusal("[-1e400]"), HasSubstr("-1e400"));
   EXPECT_EQ(parse("1e308", "x"), 1e308);
 }
 
 TEST(Parse, RefusesTextThatIsNotUtf8) {
-  EXPECT_THAT(refusal("\"\xff\""), HasSubstr("expected UTF-8"));
-  EXPECT_THAT(refusal("\"\xc0\xaf\""), HasSubstr("expected UTF-8"));
-  EXPECT_THAT(refusal("\"\xed\xa0\x80\""), HasSubstr("expected UTF-8"));
+  EXPECT_THAT(read_refusal("\"\xff\""), HasSubstr("expected UTF-8"));
+  EXPECT_THAT(read_refusal("\"\xc0\xaf\""), HasSubstr("expected UTF-8"));
+  EXPECT_THAT(read_refusal("\"\xed\xa0\x80\""), HasSubstr("expected UTF-8"));
   EXPECT_EQ(parse("\"\xe4\xb8\xad\"", "x"), "\xe4\xb8\xad");
 }
 
@@ -95,16 +96,17 @@ TEST(Parse, BoundsTheDepth) {
     return std::string(static_cast<std::size_t>(depth), '[') +
            std::string(static_cast<std::size_t>(depth), ']');
   };
-  EXPECT_EQ(refusal(nested(64)), "");
-  EXPECT_THAT(refusal(nested(65)), HasSubstr("nested deeper than 64 levels"));
-  EXPECT_THAT(refusal(nested(1'000'000)), HasSubstr("nested deeper than 64 levels"));
-  EXPECT_EQ(refusal(nested(3), {.max_depth = 3}), "");
-  EXPECT_THAT(refusal(nested(4), {.max_depth = 3}), HasSubstr("deeper than 3"));
+  EXPECT_EQ(read_refusal(nested(64)), "");
+  EXPECT_THAT(read_refusal(nested(65)), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(read_refusal(nested(1'000'000)), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_EQ(read_refusal(nested(3), {.max_depth = 3}), "");
+  EXPECT_THAT(read_refusal(nested(4), {.max_depth = 3}), HasSubstr("deeper than 3"));
 }
 
 TEST(Parse, BoundsTheSize) {
-  EXPECT_EQ(refusal("[1]", {.max_bytes = 3}), "");
-  EXPECT_THAT(refusal("[11]", {.max_bytes = 3}), HasSubstr("4 bytes, more than the limit of 3"));
+  EXPECT_EQ(read_refusal("[1]", {.max_bytes = 3}), "");
+  EXPECT_THAT(read_refusal("[11]", {.max_bytes = 3}),
+              HasSubstr("4 bytes, more than the limit of 3"));
 }
 
 TEST(Parse, ReadsManyKeysInLinearTime) {

@@ -22,14 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-const fs::path kModels = fs::path(MOE_SOURCE_DIR) / "scenarios/models";
+const fs::path kModelConfigs = fs::path(MOE_SOURCE_DIR) / "scenarios/models";
 
 std::string text_of_file(const fs::path& path) {
   return test::read_file(path);
 }
 
 Architecture architecture_of(const std::string& name, const ArchitectureOptions& options = {}) {
-  const fs::path file = kModels / (name + ".json");
+  const fs::path file = kModelConfigs / (name + ".json");
   return parse_architecture(text_of_file(file), file.string(), options);
 }
 
@@ -126,7 +126,7 @@ TEST(Architecture, CountsOfTheOtherModelsAreWithinTheDigitsOfTheSources) {
 
 TEST(Architecture, EveryConfigOfTheProjectIsRead) {
   int num_models = 0;
-  for (const auto& entry : fs::directory_iterator(kModels)) {
+  for (const auto& entry : fs::directory_iterator(kModelConfigs)) {
     if (entry.path().extension() != ".json") continue;
     SCOPED_TRACE(entry.path().filename());
     const Architecture architecture = architecture_of(entry.path().stem());
@@ -146,7 +146,7 @@ TEST(Architecture, EveryConfigOfTheProjectIsRead) {
 // One accounting: what inspect counts is what is planned with.
 TEST(Architecture, EngineFamiliesCountAsTheEngineDoes) {
   int num_models = 0;
-  for (const auto& entry : fs::directory_iterator(kModels)) {
+  for (const auto& entry : fs::directory_iterator(kModelConfigs)) {
     if (entry.path().extension() != ".json") continue;
     const Architecture architecture = architecture_of(entry.path().stem());
     if (!architecture.is_engine_family) continue;
@@ -166,7 +166,7 @@ TEST(Architecture, EngineFamiliesCountAsTheEngineDoes) {
 }
 
 TEST(Architecture, FieldsWithoutBearingOnSizeMayBeMissing) {
-  Json config = Json::parse(text_of_file(kModels / "DeepSeek-V3.json"));
+  Json config = Json::parse(text_of_file(kModelConfigs / "DeepSeek-V3.json"));
   const ParameterSummary whole = count_parameters(architecture_of("DeepSeek-V3"));
   for (const char* name : {"rms_norm_eps", "rope_theta", "rope_scaling", "topk_method",
                            "scoring_func", "norm_topk_prob", "routed_scaling_factor", "n_group",
@@ -179,7 +179,7 @@ TEST(Architecture, FieldsWithoutBearingOnSizeMayBeMissing) {
 }
 
 TEST(Architecture, EveryMissingFieldIsNamedAtOnce) {
-  Json config = Json::parse(text_of_file(kModels / "MiniMax-M2.5.json"));
+  Json config = Json::parse(text_of_file(kModelConfigs / "MiniMax-M2.5.json"));
   for (const char* name : {"hidden_size", "num_local_experts", "head_dim"}) config.erase(name);
   const std::string message = refusal(config.dump());
   EXPECT_NE(message.find("hidden_size"), std::string::npos) << message;
@@ -187,7 +187,7 @@ TEST(Architecture, EveryMissingFieldIsNamedAtOnce) {
   EXPECT_NE(message.find("head_dim"), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos);
 
-  config = Json::parse(text_of_file(kModels / "DeepSeek-V3.json"));
+  config = Json::parse(text_of_file(kModelConfigs / "DeepSeek-V3.json"));
   config.erase("q_lora_rank");  // null would be an answer, absence is not
   config.erase("moe_intermediate_size");
   const std::string engine = refusal(config.dump());
@@ -202,7 +202,7 @@ TEST(Architecture, NoFieldIsGuessed) {
       "hidden_size",       "num_hidden_layers",     "num_attention_heads", "vocab_size",
       "intermediate_size", "moe_intermediate_size", "num_experts",         "n_routed_experts",
       "num_local_experts", "num_experts_per_tok",   "num_key_value_heads", "kv_lora_rank"};
-  for (const auto& entry : fs::directory_iterator(kModels)) {
+  for (const auto& entry : fs::directory_iterator(kModelConfigs)) {
     if (entry.path().extension() != ".json" ||
         entry.path().stem() == "Nemotron-3-Super-120B-A12B-NVFP4") {
       continue;  // not JSON for the test's own parser
@@ -235,13 +235,13 @@ TEST(Architecture, UnknownArchitecturesAreRefusedWithTheKnownOnes) {
 }
 
 TEST(Architecture, WrongValuesAreNamed) {
-  Json config = Json::parse(text_of_file(kModels / "Hunyuan-A13B.json"));
+  Json config = Json::parse(text_of_file(kModelConfigs / "Hunyuan-A13B.json"));
   config["moe_topk"] = {8, 8};
   EXPECT_NE(refusal(config.dump()).find("moe_topk: 2 entries for 32 layers"), std::string::npos);
-  config = Json::parse(text_of_file(kModels / "Hunyuan-A13B.json"));
+  config = Json::parse(text_of_file(kModelConfigs / "Hunyuan-A13B.json"));
   config["num_experts"] = -1;
   EXPECT_NE(refusal(config.dump()).find("num_experts"), std::string::npos);
-  config = Json::parse(text_of_file(kModels / "Jamba-v0.1.json"));
+  config = Json::parse(text_of_file(kModelConfigs / "Jamba-v0.1.json"));
   config["num_experts_per_tok"] = 17;
   EXPECT_NE(refusal(config.dump()).find("17 experts per token of only 16"), std::string::npos);
   config["hidden_size"] = "large";
@@ -277,7 +277,7 @@ TEST(Architecture, LayersAreWhatTheConfigSays) {
 
 TEST(ArchitectureQuantization, ExclusionListsAreFollowed) {
   const ArchitectureOptions options{
-      text_of_file(kModels / "quant/DeepSeek-V3.1-NVFP4.hf_quant_config.json"), ""};
+      text_of_file(kModelConfigs / "quant/DeepSeek-V3.1-NVFP4.hf_quant_config.json"), ""};
   const Architecture model = architecture_of("DeepSeek-V3.1-NVFP4", options);
   EXPECT_EQ(model.quant.kv_cache_dtype, "fp8");
   for (const WeightGroup& group : model.weights) {
@@ -305,7 +305,7 @@ TEST(ArchitectureQuantization, ExclusionListsAreFollowed) {
 }
 
 TEST(ArchitectureQuantization, UnknownMethodsAreRefused) {
-  Json config = Json::parse(text_of_file(kModels / "Mixtral-8x7B-v0.1.json"));
+  Json config = Json::parse(text_of_file(kModelConfigs / "Mixtral-8x7B-v0.1.json"));
   config["quantization_config"] = {{"quant_method", "magic"}};
   EXPECT_NE(refusal(config.dump()).find("\"magic\" is not known"), std::string::npos);
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
@@ -315,7 +315,7 @@ TEST(ArchitectureQuantization, UnknownMethodsAreRefused) {
 }
 
 TEST(ArchitectureQuantization, GptqInTheConfigIsTheFormatByName) {
-  Json config = Json::parse(text_of_file(kModels / "Mixtral-8x7B-v0.1.json"));
+  Json config = Json::parse(text_of_file(kModelConfigs / "Mixtral-8x7B-v0.1.json"));
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}};
   const Architecture by_config = parse_architecture(config.dump(), "config.json");
   const Architecture by_name = architecture_of("Mixtral-8x7B-v0.1", {"", "int4-g128"});

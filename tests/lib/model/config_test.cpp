@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
-const fs::path kCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
+const fs::path kTinyCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
 
 // The config of a tiny checkpoint with changes; null removes a key.
 std::string changed(const std::string& name, const ordered_json& changes) {
-  auto config = ordered_json::parse(test::read_file(kCheckpoints / name / "config.json"));
+  auto config = ordered_json::parse(test::read_file(kTinyCheckpoints / name / "config.json"));
   config.merge_patch(changes);
   return config.dump();
 }
@@ -34,7 +34,7 @@ ModelConfig parse(const std::string& name, const ordered_json& changes = ordered
   return parse_config(changed(name, changes), "config.json");
 }
 
-std::string refusal(const std::string& name, const ordered_json& changes) {
+std::string config_refusal(const std::string& name, const ordered_json& changes) {
   try {
     (void)parse(name, changes);
   } catch (const Error& error) {
@@ -182,7 +182,7 @@ TEST(Config, ImpossibleValuesAreRefusedByName) {
        "multimodal wrapper of kimi_k2"},
   };
   for (const Refused& refused : cases) {
-    EXPECT_THAT(refusal(refused.checkpoint, refused.changes), HasSubstr(refused.mention))
+    EXPECT_THAT(config_refusal(refused.checkpoint, refused.changes), HasSubstr(refused.mention))
         << refused.checkpoint << " " << refused.changes;
   }
 }
@@ -310,7 +310,7 @@ TEST(Config, EndOfSequenceMayBeAList) {
 
 TEST(Config, GenerationConfigAddsEndOfSequenceIds) {
   const test::TempDir directory;
-  fs::copy_file(kCheckpoints / "mixtral-a" / "config.json", directory / "config.json");
+  fs::copy_file(kTinyCheckpoints / "mixtral-a" / "config.json", directory / "config.json");
   test::write_file(directory / "generation_config.json", R"({"eos_token_id":[5,2]})");
   EXPECT_THAT(read_config(directory.path()).eos_token_ids, ::testing::ElementsAre(2, 5));
   test::write_file(directory / "generation_config.json", R"({"eos_token_id":"x"})");

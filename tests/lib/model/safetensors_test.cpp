@@ -30,13 +30,13 @@ std::string file_of(std::string_view header, std::size_t data_bytes = 0) {
   return with_length(header.size(), header) + std::string(data_bytes, '\x01');
 }
 
-SafetensorsHeader parse(const std::string& file) {
+SafetensorsHeader parse_header(const std::string& file) {
   return parse_safetensors(std::as_bytes(std::span(file)), "x.safetensors");
 }
 
-std::string refusal(const std::string& file) {
+std::string header_refusal(const std::string& file) {
   try {
-    (void)parse(file);
+    (void)parse_header(file);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInput);
     EXPECT_THAT(error.what(), HasSubstr("x.safetensors"));
@@ -56,33 +56,33 @@ std::string tensor(std::string_view name, std::string_view dtype, std::string_vi
 }
 
 TEST(SafetensorsHeader, EmptyFilesAndLengthsAreChecked) {
-  EXPECT_THAT(refusal(""), HasSubstr("0 bytes"));
-  EXPECT_THAT(refusal("1234567"), HasSubstr("7 bytes"));
-  EXPECT_THAT(refusal(with_length(1, "")), HasSubstr("truncated"));
-  EXPECT_THAT(refusal(with_length(0xffffffff0000003cULL, "{}")), HasSubstr("limit"));
-  EXPECT_THAT(refusal(with_length(100'000'001, "{}")), HasSubstr("limit"));
-  EXPECT_THAT(refusal(with_length(100'000'000, "{}")), HasSubstr("truncated"));
-  EXPECT_THAT(refusal(with_length(0, "")), HasSubstr("begin with"));
+  EXPECT_THAT(header_refusal(""), HasSubstr("0 bytes"));
+  EXPECT_THAT(header_refusal("1234567"), HasSubstr("7 bytes"));
+  EXPECT_THAT(header_refusal(with_length(1, "")), HasSubstr("truncated"));
+  EXPECT_THAT(header_refusal(with_length(0xffffffff0000003cULL, "{}")), HasSubstr("limit"));
+  EXPECT_THAT(header_refusal(with_length(100'000'001, "{}")), HasSubstr("limit"));
+  EXPECT_THAT(header_refusal(with_length(100'000'000, "{}")), HasSubstr("truncated"));
+  EXPECT_THAT(header_refusal(with_length(0, "")), HasSubstr("begin with"));
 }
 
 TEST(SafetensorsHeader, WhitespaceAroundTheObjectIsAllowed) {
-  EXPECT_TRUE(parse(file_of("{}")).tensors.empty());
-  EXPECT_TRUE(parse(file_of(" \t\r\n{} \n\t ")).tensors.empty());
+  EXPECT_TRUE(parse_header(file_of("{}")).tensors.empty());
+  EXPECT_TRUE(parse_header(file_of(" \t\r\n{} \n\t ")).tensors.empty());
 }
 
 TEST(SafetensorsHeader, OnlyJsonObjectsPass) {
   for (const char* header : {"\xff", "{", "[]", "{}x", "\"{}\"", "null", "1", "{} {}", "{\"a\":1}",
                              "{\"a\":[]}", "{\"a\":{}}", "{\"a\":null}"}) {
     SCOPED_TRACE(header);
-    EXPECT_NE(refusal(file_of(header)), "accepted");
+    EXPECT_NE(header_refusal(file_of(header)), "accepted");
   }
-  EXPECT_NE(refusal(file_of(std::string_view("{}\0garbage", 10))), "accepted");
-  EXPECT_NE(refusal(file_of("\xef\xbb\xbf{}")), "accepted");
-  EXPECT_NE(refusal(file_of("{\"\xc3\x28\":{}}")), "accepted");
+  EXPECT_NE(header_refusal(file_of(std::string_view("{}\0garbage", 10))), "accepted");
+  EXPECT_NE(header_refusal(file_of("\xef\xbb\xbf{}")), "accepted");
+  EXPECT_NE(header_refusal(file_of("{\"\xc3\x28\":{}}")), "accepted");
 }
 
 TEST(SafetensorsHeader, ScalarsAndEmptyTensorsAreTensors) {
-  const auto header = parse(file_of(
+  const auto header = parse_header(file_of(
       object(tensor("s", "F32", "[]", "[0,4]") + "," + tensor("e", "F32", "[2,0]", "[4,4]")), 4));
   ASSERT_EQ(header.tensors.size(), 2u);
   EXPECT_EQ(header.tensors[0].shape.rank(), 0u);
@@ -90,23 +90,23 @@ TEST(SafetensorsHeader, ScalarsAndEmptyTensorsAreTensors) {
 }
 
 TEST(SafetensorsHeader, SizesAreCheckedWithoutOverflow) {
-  EXPECT_THAT(refusal(file_of(object(tensor("t", "F32", "[2,2]", "[0,4]")), 4)),
+  EXPECT_THAT(header_refusal(file_of(object(tensor("t", "F32", "[2,2]", "[0,4]")), 4)),
               HasSubstr("\"t\": shape [2, 2]"));
   for (const char* shape : {"[2,18446744073709551614]", "[2,9223372036854775807]",
                             "[4294967296,4294967296]", "[9223372036854775807]", "[-1]", "[1.0]",
                             "[\"1\"]", "[[1]]", "[1e3]", "[1,1,1,1,1,1,1,1,1]", "1", "{}"}) {
     SCOPED_TRACE(shape);
-    EXPECT_THAT(refusal(file_of(object(tensor("t", "F32", shape, "[0,4]")), 4)),
+    EXPECT_THAT(header_refusal(file_of(object(tensor("t", "F32", shape, "[0,4]")), 4)),
                 HasSubstr("\"t\""));
   }
-  EXPECT_THAT(refusal(file_of(object(tensor("t", "F4", "[3]", "[0,1]")), 1)),
+  EXPECT_THAT(header_refusal(file_of(object(tensor("t", "F4", "[3]", "[0,1]")), 1)),
               HasSubstr("whole number of bytes"));
-  EXPECT_EQ(refusal(file_of(object(tensor("t", "F4", "[4]", "[0,2]")), 2)), "accepted");
+  EXPECT_EQ(header_refusal(file_of(object(tensor("t", "F4", "[4]", "[0,2]")), 2)), "accepted");
 }
 
 TEST(SafetensorsHeader, OffsetsCoverTheDataExactly) {
   const auto two = [](std::string_view first, std::string_view second, std::size_t bytes) {
-    return refusal(file_of(
+    return header_refusal(file_of(
         object(tensor("a", "U8", "[4]", first) + "," + tensor("b", "U8", "[4]", second)), bytes));
   };
   EXPECT_EQ(two("[0,4]", "[4,8]", 8), "accepted");
@@ -125,51 +125,55 @@ TEST(SafetensorsHeader, OffsetsCoverTheDataExactly) {
 
 TEST(SafetensorsHeader, NothingIsThereTwiceOrUnknown) {
   const std::string entry = tensor("t", "U8", "[1]", "[0,1]");
-  EXPECT_THAT(refusal(file_of(object(entry + "," + entry), 1)), HasSubstr("twice"));
-  EXPECT_THAT(
-      refusal(file_of(R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)),
-      HasSubstr("twice"));
-  EXPECT_THAT(refusal(file_of(R"({"t":{"dtype":"U8","shape":[1]}})", 1)),
+  EXPECT_THAT(header_refusal(file_of(object(entry + "," + entry), 1)), HasSubstr("twice"));
+  EXPECT_THAT(header_refusal(file_of(
+                  R"({"t":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)),
+              HasSubstr("twice"));
+  EXPECT_THAT(header_refusal(file_of(R"({"t":{"dtype":"U8","shape":[1]}})", 1)),
               HasSubstr("data_offsets is missing"));
+  EXPECT_THAT(header_refusal(
+                  file_of(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}})", 1)),
+              HasSubstr("more"));
+  EXPECT_THAT(header_refusal(file_of(object(tensor("t", "BF17", "[1]", "[0,1]")), 1)),
+              HasSubstr("BF17"));
   EXPECT_THAT(
-      refusal(file_of(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}})", 1)),
-      HasSubstr("more"));
-  EXPECT_THAT(refusal(file_of(object(tensor("t", "BF17", "[1]", "[0,1]")), 1)), HasSubstr("BF17"));
-  EXPECT_THAT(refusal(file_of(object(tensor(std::string(5000, 'n'), "U8", "[1]", "[0,1]")), 1)),
-              HasSubstr("4096"));
+      header_refusal(file_of(object(tensor(std::string(5000, 'n'), "U8", "[1]", "[0,1]")), 1)),
+      HasSubstr("4096"));
 }
 
 TEST(SafetensorsHeader, MetadataIsTextToText) {
-  EXPECT_EQ(parse(file_of(R"({"__metadata__":{"a":"b","c":""}})")).metadata.size(), 2u);
-  EXPECT_THAT(refusal(file_of(R"({"__metadata__":{"a":1}})")), HasSubstr("__metadata__"));
-  EXPECT_THAT(refusal(file_of(R"({"__metadata__":{"a":{}}})")), HasSubstr("__metadata__"));
-  EXPECT_THAT(refusal(file_of(R"({"__metadata__":{"a":"b","a":"b"}})")), HasSubstr("twice"));
+  EXPECT_EQ(parse_header(file_of(R"({"__metadata__":{"a":"b","c":""}})")).metadata.size(), 2u);
+  EXPECT_THAT(header_refusal(file_of(R"({"__metadata__":{"a":1}})")), HasSubstr("__metadata__"));
+  EXPECT_THAT(header_refusal(file_of(R"({"__metadata__":{"a":{}}})")), HasSubstr("__metadata__"));
+  EXPECT_THAT(header_refusal(file_of(R"({"__metadata__":{"a":"b","a":"b"}})")), HasSubstr("twice"));
 }
 
 TEST(SafetensorsHeader, DeepNestingStopsAtOnce) {
-  EXPECT_NE(refusal(file_of(fmt::format(R"({{"t":{})", std::string(100'000, '[')))), "accepted");
+  EXPECT_NE(header_refusal(file_of(fmt::format(R"({{"t":{})", std::string(100'000, '[')))),
+            "accepted");
   std::string objects = "{";
   for (int i = 0; i < 100'000; ++i) objects += R"("t":{)";
-  EXPECT_NE(refusal(file_of(objects)), "accepted");
+  EXPECT_NE(header_refusal(file_of(objects)), "accepted");
 }
 
 TEST(SafetensorsHeader, OtherFormatsAreNamed) {
-  EXPECT_THAT(refusal("PK\x03\x04 and more bytes"), HasSubstr("zip"));
-  EXPECT_THAT(refusal("\x80\x02}q\x00 and more"), HasSubstr("pickle"));
-  EXPECT_THAT(refusal("GGUF\x03 and more bytes"), HasSubstr("GGUF"));
-  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n"), HasSubstr("git lfs pull"));
+  EXPECT_THAT(header_refusal("PK\x03\x04 and more bytes"), HasSubstr("zip"));
+  EXPECT_THAT(header_refusal("\x80\x02}q\x00 and more"), HasSubstr("pickle"));
+  EXPECT_THAT(header_refusal("GGUF\x03 and more bytes"), HasSubstr("GGUF"));
+  EXPECT_THAT(header_refusal("version https://git-lfs.github.com/spec/v1\n"),
+              HasSubstr("git lfs pull"));
 }
 
 // Some lengths begin like the magic bytes of other formats.
 TEST(SafetensorsHeader, LengthsThatLookLikeAnotherFormatAreLengths) {
   for (const std::size_t length : {0x280u, 0x380u, 0x480u, 0x580u}) {
-    EXPECT_TRUE(parse(file_of(fmt::format("{{}}{:{}}", "", length - 2))).tensors.empty());
+    EXPECT_TRUE(parse_header(file_of(fmt::format("{{}}{:{}}", "", length - 2))).tensors.empty());
   }
 }
 
 TEST(SafetensorsHeader, ControlCharactersOfNamesAreEscaped) {
-  const std::string message =
-      refusal(file_of(R"({"a\nb\u001b":{"dtype":"U8","shape":[1],"data_offsets":[0,2]}})", 2));
+  const std::string message = header_refusal(
+      file_of(R"({"a\nb\u001b":{"dtype":"U8","shape":[1],"data_offsets":[0,2]}})", 2));
   EXPECT_THAT(message, HasSubstr("a\\x0ab\\x1b"));
 }
 

@@ -29,11 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-const fs::path kCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
+const fs::path kSynthInputs = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
 
 std::string config_text(const std::string& name,
                         const ordered_json& changes = ordered_json::object()) {
-  auto config = ordered_json::parse(test::read_file(kCheckpoints / name / "config.json"));
+  auto config = ordered_json::parse(test::read_file(kSynthInputs / name / "config.json"));
   config.merge_patch(changes);
   return config.dump();
 }
@@ -74,7 +74,7 @@ TEST(Synth, EveryFamilyBindsWithTheCountsOfItsConfig) {
       SynthOptions options;
       options.shard_bytes = 50'000;
       options.router_skew = skew;
-      if (skew > 0.0 && !read_config(kCheckpoints / name).is_moe()) {
+      if (skew > 0.0 && !read_config(kSynthInputs / name).is_moe()) {
         EXPECT_THROW((void)make(config_text(name), root / "out", options), Error);
         continue;
       }

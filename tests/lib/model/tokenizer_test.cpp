@@ -12,13 +12,13 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-Tokenizer load(const std::string& name) {
+Tokenizer load_tokenizer(const std::string& name) {
   return Tokenizer::load(std::filesystem::path(MOE_SOURCE_DIR) / "tests/data/tokenizers" / name /
                          "tokenizer.json");
 }
 
 TEST(Tokenizer, KnowsItsTokens) {
-  const Tokenizer tokenizer = load("bl-qwen2");
+  const Tokenizer tokenizer = load_tokenizer("bl-qwen2");
   EXPECT_EQ(tokenizer.max_id(), 704);
   EXPECT_EQ(tokenizer.num_tokens(), 705);
   EXPECT_EQ(tokenizer.token_to_id("<|im_end|>"), 702);
@@ -33,7 +33,7 @@ TEST(Tokenizer, KnowsItsTokens) {
 }
 
 TEST(Tokenizer, LeavesOutIdsWithoutAToken) {
-  const Tokenizer tokenizer = load("bl-qwen2");
+  const Tokenizer tokenizer = load_tokenizer("bl-qwen2");
   const Ids ids = tokenizer.encode("ab", false);
   Ids with_others = {-1, 1 << 30};
   with_others.insert(with_others.end(), ids.begin(), ids.end());
@@ -43,7 +43,7 @@ TEST(Tokenizer, LeavesOutIdsWithoutAToken) {
 }
 
 TEST(Tokenizer, MayBeUsedByManyThreads) {
-  const Tokenizer tokenizer = load("bl-o200k");
+  const Tokenizer tokenizer = load_tokenizer("bl-o200k");
   const std::string text =
       "It's 12345 CamelCase words, \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E\r\n  end";
   const Ids expected = tokenizer.encode(text, true);
@@ -60,14 +60,14 @@ TEST(Tokenizer, MayBeUsedByManyThreads) {
 
 TEST(Tokenizer, AWordOfManyTokensTakesNoQuadraticTime) {
   // One pre-token of 400 thousand letters; a quadratic merge loop needs minutes.
-  const Tokenizer tokenizer = load("bl-gpt2-strings");
+  const Tokenizer tokenizer = load_tokenizer("bl-gpt2-strings");
   const std::string text(400'000, 'e');
   const Ids ids = tokenizer.encode(text, false);
   EXPECT_EQ(tokenizer.decode(ids, false), text);
 }
 
 TEST(TokenStream, StartsAnewAfterFlush) {
-  const Tokenizer tokenizer = load("bl-qwen2");
+  const Tokenizer tokenizer = load_tokenizer("bl-qwen2");
   const Ids ids = tokenizer.encode("\xF0\x9F\x98\x80", false);
   ASSERT_GT(ids.size(), 1U);
   TokenStream stream(tokenizer, false);
@@ -83,7 +83,7 @@ TEST(TokenStream, OutlivesTheTokenizerObject) {
   std::vector<TokenStream> streams;
   Ids ids;
   {
-    const Tokenizer tokenizer = load("spm-prepend-strings");
+    const Tokenizer tokenizer = load_tokenizer("spm-prepend-strings");
     ids = tokenizer.encode("hello world", false);
     streams.emplace_back(tokenizer, true);
   }
@@ -93,7 +93,7 @@ TEST(TokenStream, OutlivesTheTokenizerObject) {
 }
 
 TEST(TokenStream, GivesTheWholeTextWhereverItIsCut) {
-  const Tokenizer tokenizer = load("checkpoint-bytelevel");
+  const Tokenizer tokenizer = load_tokenizer("checkpoint-bytelevel");
   const Ids ids = tokenizer.encode(
       "na\xC3\xAFve \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x91\xA8\xE2\x80\x8D\xF0\x9F\x91\xA9 end",
       false);

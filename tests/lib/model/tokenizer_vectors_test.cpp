@@ -16,13 +16,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::filesystem::path data_folder() {
+std::filesystem::path vectors_folder() {
   return std::filesystem::path(MOE_SOURCE_DIR) / "tests/data/tokenizers";
 }
 
 std::vector<std::string> tokenizer_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(data_folder())) {
+  for (const auto& entry : std::filesystem::directory_iterator(vectors_folder())) {
     if (std::filesystem::exists(entry.path() / "vectors.jsonl")) {
       names.push_back(entry.path().filename().string());
     }
@@ -32,7 +32,7 @@ std::vector<std::string> tokenizer_names() {
 }
 
 std::vector<Json> rows_of(const std::string& name, const std::string& kind) {
-  std::ifstream file(data_folder() / name / "vectors.jsonl");
+  std::ifstream file(vectors_folder() / name / "vectors.jsonl");
   std::vector<Json> rows;
   for (std::string line; std::getline(file, line);) {
     Json row = Json::parse(line);
@@ -47,7 +47,7 @@ std::vector<std::int32_t> ids_of(const Json& row) {
 
 class TokenizerVectors : public testing::TestWithParam<std::string> {
  protected:
-  const Tokenizer tokenizer_ = Tokenizer::load(data_folder() / GetParam() / "tokenizer.json");
+  const Tokenizer tokenizer_ = Tokenizer::load(vectors_folder() / GetParam() / "tokenizer.json");
 };
 
 TEST_P(TokenizerVectors, EncodesAsTheReference) {

@@ -105,7 +105,7 @@ TEST(CheckReport, ChecksWhatASchemaCannotSay) {
               HasSubstr("/highlights: no metric"));
 }
 
-std::string refusal(const std::string& text) {
+std::string report_refusal(const std::string& text) {
   try {
     (void)parse_report(text, "a.json");
   } catch (const Error& error) {
@@ -116,11 +116,11 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ParseReport, SaysWhatIsWrong) {
-  EXPECT_THAT(refusal("[]"), HasSubstr("a.json: expected a report"));
-  EXPECT_THAT(refusal("{}"), HasSubstr("a.json: expected a report"));
-  EXPECT_THAT(refusal(R"({"schema": "moekit-report", "schema_version": 2})"),
+  EXPECT_THAT(report_refusal("[]"), HasSubstr("a.json: expected a report"));
+  EXPECT_THAT(report_refusal("{}"), HasSubstr("a.json: expected a report"));
+  EXPECT_THAT(report_refusal(R"({"schema": "moekit-report", "schema_version": 2})"),
               HasSubstr("a.json: schema_version 2 is not one that this build reads (1)"));
-  EXPECT_THAT(refusal(R"({"schema": "moekit-report", "schema_version": 1})"),
+  EXPECT_THAT(report_refusal(R"({"schema": "moekit-report", "schema_version": 1})"),
               HasSubstr("a.json: not a valid report: /: missing \"tool\" (and "));
 }
 

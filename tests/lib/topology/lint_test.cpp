@@ -18,7 +18,7 @@ std::vector<Remark> lint_sample(const std::string& name, const std::string& gpu 
   return lint(sample(name, gpu), test_catalog());
 }
 
-std::string raw(const std::string& name) {
+std::string raw_sample(const std::string& name) {
   return test::read_file(scenario_path("topologies/" + name));
 }
 
@@ -79,7 +79,7 @@ TEST(Lint, FindsTheDefectsOfPublishedFiles) {
 
 // The GB300 report: one GPU of the tray lost its rows and 507 GB/s became 52.
 TEST(Lint, FindsAGpuOfABoardWithoutNvlink) {
-  std::string text = raw("gb200-4gpu-tray.topo-m.txt");
+  std::string text = raw_sample("gb200-4gpu-tray.topo-m.txt");
   text = with(text, "GPU0     X      NV18    NV18    NV18", "GPU0     X      NV18    NV18    SYS ");
   text = with(text, "GPU1    NV18     X      NV18    NV18", "GPU1    NV18     X      NV18    SYS ");
   text = with(text, "GPU2    NV18    NV18     X      NV18", "GPU2    NV18    NV18     X      NODE");
@@ -95,7 +95,7 @@ TEST(Lint, FindsAGpuOfABoardWithoutNvlink) {
 
 TEST(Lint, FindsFewerNvlinksThanThePeersHave) {
   const std::string text =
-      with(raw("oci-h100-16nic.nccl-topo.xml"),
+      with(raw_sample("oci-h100-16nic.nccl-topo.xml"),
            "<nvlink target=\"0000:1b:00.0\" count=\"5\" tclass=\"0x068000\"/>", "");
   const std::vector<Remark> remarks = lint_text(text);
   ASSERT_TRUE(has_remark(remarks, "nvlink.fewer"));
@@ -107,7 +107,7 @@ TEST(Lint, FindsFewerNvlinksThanThePeersHave) {
 }
 
 TEST(Lint, FindsASlowLinkAndAChoke) {
-  const std::string ndv5 = raw("azure-ndv5-h100.nccl-topo.xml");
+  const std::string ndv5 = raw_sample("azure-ndv5-h100.nccl-topo.xml");
   EXPECT_TRUE(
       has_remark(lint_text(with(ndv5,
                                 "\"0001:00:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" "
@@ -164,7 +164,7 @@ TEST(Lint, FindsASharedNicWhileAnotherIdles) {
 
 TEST(Lint, FindsMasksThatOverlap) {
   const std::string text =
-      with(raw("azure-ndv5-h100.nccl-topo.xml"), "affinity=\"ffffffff,ffff0000,00000000\"",
+      with(raw_sample("azure-ndv5-h100.nccl-topo.xml"), "affinity=\"ffffffff,ffff0000,00000000\"",
            "affinity=\"ffffffff,ffff0000,00000001\"");
   EXPECT_TRUE(has_remark(lint_text(text), "cpu.overlap"));
 }

@@ -18,13 +18,13 @@ Workload parse(const std::string& text, const std::filesystem::path& directory =
   return parse_workload(json::parse(text, "w"), "w", directory);
 }
 
-std::string failure(const std::string& text) {
+std::string workload_refusal(const std::string& text) {
   try {
     (void)parse(text);
   } catch (const Error& error) {
     return error.what();
   }
-  return "no failure";
+  return "no workload_refusal";
 }
 
 TEST(Workload, ReadsNumbersAndDistributions) {
@@ -71,25 +71,29 @@ TEST(Workload, TakesFromATraceWhatIsNotGiven) {
 
 TEST(Workload, SaysWhatIsWrong) {
   const std::string lengths = R"("input_tokens": 10, "output_tokens": 10)";
-  EXPECT_THAT(failure("{" + lengths + "}"), HasSubstr("\"arrivals\" is missing"));
-  EXPECT_THAT(failure(R"({"output_tokens": 10})"), HasSubstr("\"input_tokens\" is missing"));
-  EXPECT_THAT(failure("{" + lengths + R"(, "arrivals": {}})"), HasSubstr("exactly one of"));
-  EXPECT_THAT(failure("{" + lengths + R"(, "arrivals": {"requests_per_s": 5, "concurrency": 3}})"),
+  EXPECT_THAT(workload_refusal("{" + lengths + "}"), HasSubstr("\"arrivals\" is missing"));
+  EXPECT_THAT(workload_refusal(R"({"output_tokens": 10})"),
+              HasSubstr("\"input_tokens\" is missing"));
+  EXPECT_THAT(workload_refusal("{" + lengths + R"(, "arrivals": {}})"),
               HasSubstr("exactly one of"));
-  EXPECT_THAT(failure("{" + lengths + R"(, "arivals": {"requests_per_s": 5}})"),
-              HasSubstr("unknown key \"arivals\""));
-  EXPECT_THAT(failure("{" + lengths + R"(, "arrivals": {"requests_per_s": 5, "gap_cv": 2}})"),
-              HasSubstr("belongs to gamma"));
   EXPECT_THAT(
-      failure("{" + lengths + R"(, "arrivals": {"requests_per_s": 5}, "prefix_hit_ratio": 1})"),
-      HasSubstr("prefix_hit_ratio"));
-  EXPECT_THAT(failure(R"({"input_tokens": {"mean": 10, "p99": 20}, "output_tokens": 1,
+      workload_refusal("{" + lengths + R"(, "arrivals": {"requests_per_s": 5, "concurrency": 3}})"),
+      HasSubstr("exactly one of"));
+  EXPECT_THAT(workload_refusal("{" + lengths + R"(, "arivals": {"requests_per_s": 5}})"),
+              HasSubstr("unknown key \"arivals\""));
+  EXPECT_THAT(
+      workload_refusal("{" + lengths + R"(, "arrivals": {"requests_per_s": 5, "gap_cv": 2}})"),
+      HasSubstr("belongs to gamma"));
+  EXPECT_THAT(workload_refusal("{" + lengths +
+                               R"(, "arrivals": {"requests_per_s": 5}, "prefix_hit_ratio": 1})"),
+              HasSubstr("prefix_hit_ratio"));
+  EXPECT_THAT(workload_refusal(R"({"input_tokens": {"mean": 10, "p99": 20}, "output_tokens": 1,
                           "arrivals": {"requests_per_s": 5}})"),
               HasSubstr("either"));
-  EXPECT_THAT(failure(R"({"input_tokens": 1.5, "output_tokens": 1,
+  EXPECT_THAT(workload_refusal(R"({"input_tokens": 1.5, "output_tokens": 1,
                           "arrivals": {"requests_per_s": 5}})"),
               HasSubstr("whole number"));
-  EXPECT_THAT(failure(R"({"trace": {"path": "missing.csv"}})"), HasSubstr("missing.csv"));
+  EXPECT_THAT(workload_refusal(R"({"trace": {"path": "missing.csv"}})"), HasSubstr("missing.csv"));
 }
 
 }  // namespace
