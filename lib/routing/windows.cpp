@@ -236,8 +236,10 @@ ExpertCounts count_windows(RoutingInput& input, const WindowSpec& spec) {
   for_each_window(input, spec, [&](const Window& window, std::span<const std::int64_t> counts) {
     result.windows.push_back(window);
     result.counts.insert(result.counts.end(), counts.begin(), counts.end());
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] != 0) has_load[i / num_experts] = true;
+    for (std::size_t l = 0; l < num_layers; ++l) {
+      if (has_load[l]) continue;
+      const auto layer = counts.subspan(l * num_experts, num_experts);
+      has_load[l] = std::ranges::any_of(layer, [](std::int64_t count) { return count != 0; });
     }
   });
   std::vector<std::int32_t> layers;
@@ -256,6 +258,7 @@ ExpertCounts count_windows(RoutingInput& input, const WindowSpec& spec) {
     placement.insert(placement.end(), row, row + static_cast<std::ptrdiff_t>(num_slots));
   }
   if (layers.empty()) fail_input(input.info, "nothing was routed: every count is zero");
+  if (layers.size() == num_layers) return result;
   std::vector<std::int64_t> kept;
   kept.reserve(result.windows.size() * layers.size() * num_experts);
   for (std::size_t row = 0; row < result.windows.size() * num_layers; ++row) {
