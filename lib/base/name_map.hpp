@@ -23,6 +23,8 @@ class NameMap {
   // of the name are not copied and must outlive the map.
   std::pair<std::uint64_t, bool> insert(std::string_view name, std::uint64_t value);
   [[nodiscard]] std::optional<std::uint64_t> find(std::string_view name) const;
+  // The value of a name, to be changed; nullptr when the name is not there.
+  [[nodiscard]] std::uint64_t* find_value(std::string_view name);
   [[nodiscard]] bool contains(std::string_view name) const { return find(name).has_value(); }
   [[nodiscard]] std::size_t size() const { return size_; }
 
@@ -37,8 +39,8 @@ class NameMap {
  private:
   struct Slot {
     const char* data = nullptr;  // nullptr: empty
-    std::uint32_t size = 0;
-    std::uint32_t tag = 0;  // bits of the hash: most other names are told apart without their bytes
+    std::size_t size = 0;
+    std::size_t hash = 0;  // other names are told apart without their bytes
     std::uint64_t value = 0;
   };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/base/name_map.hpp"
 #include "lib/base/text.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/expected_tensors.hpp"
@@ -68,7 +68,7 @@ class Binder {
                                                  family_name(config_.family), shape.to_string())
                                    : std::string(why)));
     }
-    used_.insert(tensor->name);
+    used_.insert(tensor->name, 0);
     return *tensor;
   }
 
@@ -403,7 +403,7 @@ class Binder {
     model_.lm_head.rows = config_.vocab_size;
     const auto head = files_.find("lm_head.weight");
     if (!head) return;
-    used_.insert(head->name);
+    used_.insert(head->name, 0);
     const auto embedding = files_.find(model_.embedding.name);
     MOE_CHECK(embedding.has_value());
     std::string verdict = "was not compared with it";
@@ -444,7 +444,7 @@ class Binder {
   const ModelConfig& config_;
   const TensorFiles& files_;
   const BindOptions& options_;
-  std::unordered_set<std::string_view> used_;
+  NameMap used_;  // names of tensors that have a place in the model
   IntTensors int_tensors_;
 };
 

@@ -49,7 +49,7 @@ TensorRef IntTensors::take(const std::string& name, const Shape& shape, Dtype dt
   if (tensor->dtype != dtype) {
     fail(name, fmt::format("dtype {}, expected {}", dtype_name(tensor->dtype), dtype_name(dtype)));
   }
-  used_.insert(tensor->name);
+  used_.insert(tensor->name, 0);
   return *tensor;
 }
 
@@ -227,7 +227,7 @@ void IntTensors::bind_bytes(const std::string& module, MatrixView& view) {
   bind_row_zeros(module, div_ceil(view.cols, view.block_cols), view);
   // Scales of static activations: products here do not quantise activations.
   if (const auto input = files_.find(module + ".input_scale")) {
-    used_.insert(input->name);
+    used_.insert(input->name, 0);
     model_.ignored_tensors.push_back(std::string(input->name) + " (activations are not quantised)");
   }
 }
@@ -248,7 +248,7 @@ void IntTensors::bind_row_zeros(const std::string& module, std::int64_t groups, 
       if (zeros->dtype == Dtype::kI8 && scan_values_ && !all_bytes_are(*zeros, std::byte{0})) {
         fail(module + ".weight_zero_point", "is not zero although config.json says symmetric");
       }
-      used_.insert(zeros->name);
+      used_.insert(zeros->name, 0);
       model_.ignored_tensors.push_back(std::string(zeros->name) + " (symmetric)");
     }
     return;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 
+#include "lib/base/name_map.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/tensor_files.hpp"
 
@@ -17,8 +17,7 @@ namespace moe::model {
 class IntTensors {
  public:
   // Names of the tensors taken go to `used`; what has to be kept goes to `model`.
-  IntTensors(BoundModel& model, const TensorFiles& files, bool scan_values,
-             std::unordered_set<std::string_view>& used)
+  IntTensors(BoundModel& model, const TensorFiles& files, bool scan_values, NameMap& used)
       : model_(model), files_(files), scan_values_(scan_values), used_(used) {}
 
   // Whether the files hold "MODULE.weight" as codes.
@@ -41,7 +40,7 @@ class IntTensors {
   BoundModel& model_;
   const TensorFiles& files_;
   bool scan_values_;
-  std::unordered_set<std::string_view>& used_;
+  NameMap& used_;
 };
 
 }  // namespace moe::model

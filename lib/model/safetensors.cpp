@@ -87,10 +87,6 @@ std::optional<std::int64_t> tensor_bytes(Dtype dtype, const Shape& shape) {
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : map_(path),
       header_(std::make_unique<SafetensorsHeader>(parse_safetensors(map_.bytes(), path.string()))) {
-  index_.reserve(header_->tensors.size());
-  for (std::size_t at = 0; at < header_->tensors.size(); ++at) {
-    index_.insert(header_->tensors[at].name, at);
-  }
 }
 
 TensorRef SafetensorsFile::ref(const TensorEntry& entry) const {
@@ -100,7 +96,7 @@ TensorRef SafetensorsFile::ref(const TensorEntry& entry) const {
 }
 
 std::optional<TensorRef> SafetensorsFile::find(std::string_view name) const {
-  const auto found = index_.find(name);
+  const auto found = header_->index.find(name);
   if (!found) return std::nullopt;
   return ref(header_->tensors[*found]);
 }

@@ -67,7 +67,12 @@ struct TensorEntry {
 };
 
 struct SafetensorsHeader {
+  SafetensorsHeader() = default;
+  SafetensorsHeader(SafetensorsHeader&&) = default;  // a copy's index would point into the other
+  SafetensorsHeader& operator=(SafetensorsHeader&&) = default;
+
   std::vector<TensorEntry> tensors;  // by offset
+  NameMap index;                     // name -> position in tensors; keys point into them
   std::vector<std::pair<std::string, std::string>> metadata;
   std::int64_t data_begin = 0;  // bytes from the start of the file
 };
@@ -105,7 +110,6 @@ class SafetensorsFile {
  private:
   FileMap map_;
   std::unique_ptr<SafetensorsHeader> header_;
-  NameMap index_;  // keys point into header_
 };
 
 // Plain reads of whole tensors. to_f32: F32, F16, BF16, F64; to_i32: I32, U8, I64 and the like,

@@ -243,14 +243,25 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
   return text;
 }
 
-void check_names(const SafetensorsHeader& header, const std::string& where) {
-  NameMap names(header.tensors.size());
-  for (const TensorEntry& tensor : header.tensors) {
-    if (!names.insert(tensor.name, 0).second) {
-      fail_input(where,
-                 fmt::format("tensor \"{}\" is in the header twice", printable(tensor.name)));
+// Throws when a name is there twice.
+void index_names(SafetensorsHeader& header, const std::string& where) {
+  header.index = NameMap(header.tensors.size());
+  for (std::size_t at = 0; at < header.tensors.size(); ++at) {
+    const std::string& name = header.tensors[at].name;
+    if (!header.index.insert(name, at).second) {
+      fail_input(where, fmt::format("tensor \"{}\" is in the header twice", printable(name)));
     }
   }
+}
+
+// Writers mostly keep the order of the offsets; then the index stays as it is.
+void sort_by_offset(SafetensorsHeader& header, const std::string& where) {
+  const auto is_before = [](const TensorEntry& a, const TensorEntry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  };
+  if (std::is_sorted(header.tensors.begin(), header.tensors.end(), is_before)) return;
+  std::sort(header.tensors.begin(), header.tensors.end(), is_before);
+  index_names(header, where);
 }
 
 // Sizes against bytes, and the tensors against the data: no hole, no overlap, exact end.
@@ -280,10 +291,7 @@ void check_layout(SafetensorsHeader& header, std::int64_t data_bytes, const std:
                       tensor.begin, tensor.end, data_bytes));
     }
   }
-  std::sort(header.tensors.begin(), header.tensors.end(),
-            [](const TensorEntry& a, const TensorEntry& b) {
-              return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-            });
+  sort_by_offset(header, where);
   std::int64_t previous_end = 0;
   for (const TensorEntry& tensor : header.tensors) {
     if (tensor.begin != previous_end) {
@@ -307,7 +315,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
   HeaderSink sink(where, header);
   json::read_events(text, where + ": the header", sink);
   sink.finish();
-  check_names(header, where);
+  index_names(header, where);
   header.data_begin = kLengthBytes + static_cast<std::int64_t>(text.size());
   check_layout(header, static_cast<std::int64_t>(file.size()) - header.data_begin, where);
   return header;

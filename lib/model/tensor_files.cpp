@@ -181,35 +181,35 @@ TensorFiles::TensorFiles(const fs::path& directory) : directory_(directory) {
   open_unindexed(weights);
 }
 
-void TensorFiles::add_file(const std::string& name) {
+const SafetensorsFile& TensorFiles::add_file(const std::string& name) {
   const auto path = checkpoint_file(directory_, name);
   if (!path) {
     fail_input((directory_ / name).string(), "the shard is missing (download it again)");
   }
-  files_.emplace_back(*path);
-  const SafetensorsFile& file = files_.back();
-  for (std::size_t entry = 0; entry < file.entries().size(); ++entry) {
-    const std::string_view tensor = file.entries()[entry].name;
-    const auto [known, is_new] = index_.insert(tensor, Location{files_.size() - 1, entry}.value());
-    if (!is_new) {
-      fail_input(file.path().string(),
-                 fmt::format("tensor \"{}\" is also in {}", printable(tensor),
-                             files_[Location::of(known).file].path().filename().string()));
-    }
-  }
+  // References to names stay valid: a SafetensorsFile keeps its header behind a pointer.
+  return files_.emplace_back(*path);
 }
 
 void TensorFiles::open_unindexed(const std::vector<std::string>& names) {
   check_shard_numbers(directory_, names);
-  // References to names stay valid: a SafetensorsFile keeps its header behind a pointer.
-  files_.reserve(names.size());
-  for (const std::string& name : names) add_file(name);
+  for (std::size_t number = 0; number < names.size(); ++number) {
+    const SafetensorsFile& file = add_file(names[number]);
+    for (std::size_t entry = 0; entry < file.entries().size(); ++entry) {
+      const std::string_view tensor = file.entries()[entry].name;
+      const auto [known, is_new] = index_.insert(tensor, Location{number, entry}.value());
+      if (!is_new) {
+        fail_input(file.path().string(),
+                   fmt::format("tensor \"{}\" is also in {}", printable(tensor),
+                               files_[Location::of(known).file].path().filename().string()));
+      }
+    }
+  }
 }
 
 void TensorFiles::open_indexed(const fs::path& index_path) {
   const FileMap map(index_path);
   const std::string where = index_path.string();
-  const ShardIndex index = parse_shard_index(text_of(map), where);
+  ShardIndex index = parse_shard_index(text_of(map), where);
   if (std::ranges::find(index.shards, kSingleFileName) == index.shards.end() &&
       fs::exists(fs::symlink_status(directory_ / kSingleFileName))) {
     fail_input(
@@ -218,29 +218,40 @@ void TensorFiles::open_indexed(const fs::path& index_path) {
                     "that is not meant",
                     kIndexName));
   }
-  files_.reserve(index.shards.size());
+  // The index's own map of names becomes ours: where it held the shard, it gets the entry as well.
+  index_ = std::move(index.shard_of);
+  index_names_ = std::move(index.names);
+  std::size_t num_found = 0;
   std::int64_t tensor_bytes_sum = 0;
   for (std::size_t shard = 0; shard < index.shards.size(); ++shard) {
-    add_file(index.shards[shard]);
-    for (const TensorEntry& entry : files_.back().entries()) {
-      tensor_bytes_sum += entry.end - entry.begin;
-      const auto listed = index.shard_of.find(entry.name);
-      if (!listed) {
-        fail_input(files_.back().path().string(),
-                   fmt::format("tensor \"{}\" is not in {}", printable(entry.name), kIndexName));
+    const SafetensorsFile& file = add_file(index.shards[shard]);
+    for (std::size_t entry = 0; entry < file.entries().size(); ++entry) {
+      const TensorEntry& tensor = file.entries()[entry];
+      tensor_bytes_sum += tensor.end - tensor.begin;
+      std::uint64_t* listed = index_.find_value(tensor.name);
+      if (listed == nullptr) {
+        fail_input(file.path().string(),
+                   fmt::format("tensor \"{}\" is not in {}", printable(tensor.name), kIndexName));
+      }
+      if ((*listed & kFound) != 0) {
+        fail_input(file.path().string(),
+                   fmt::format("tensor \"{}\" is also in {}", printable(tensor.name),
+                               files_[Location::of(*listed).file].path().filename().string()));
       }
       if (*listed != shard) {
         fail_input(where,
                    fmt::format("tensor \"{}\" is in {}, not in {} as the index says",
-                               printable(entry.name), index.shards[shard], index.shards[*listed]));
+                               printable(tensor.name), index.shards[shard], index.shards[*listed]));
       }
+      *listed = kFound | Location{shard, entry}.value();
+      ++num_found;
     }
   }
-  if (index.shard_of.size() != index_.size()) {
-    index.shard_of.for_each([&](std::string_view tensor, std::uint64_t shard) {
-      if (!index_.contains(tensor)) {
+  if (num_found != index_.size()) {
+    index_.for_each([&](std::string_view tensor, std::uint64_t value) {
+      if ((value & kFound) == 0) {
         fail_input(where, fmt::format("tensor \"{}\" is not in {} as the index says",
-                                      printable(tensor), index.shards[shard]));
+                                      printable(tensor), index.shards[value]));
       }
     });
   }

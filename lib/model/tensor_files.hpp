@@ -57,24 +57,27 @@ class TensorFiles {
   void check_unchanged() const;
 
  private:
-  // Which entry of which file, as a value of the index: both are below 2^32.
+  // Which entry of which file, as a value of the index: below 2^31 and 2^32. While an index is
+  // being read, a name that no file has shown yet holds the number of its shard, without kFound.
+  static constexpr std::uint64_t kFound = std::uint64_t{1} << 63;
   struct Location {
     std::size_t file = 0;
     std::size_t entry = 0;
 
     [[nodiscard]] static Location of(std::uint64_t value) {
-      return {value >> 32, value & 0xffffffff};
+      return {(value & ~kFound) >> 32, value & 0xffffffff};
     }
     [[nodiscard]] std::uint64_t value() const { return std::uint64_t{file} << 32 | entry; }
   };
 
   void open_indexed(const std::filesystem::path& index_path);
   void open_unindexed(const std::vector<std::string>& names);
-  void add_file(const std::string& name);
+  const SafetensorsFile& add_file(const std::string& name);
 
   std::filesystem::path directory_;
   std::vector<SafetensorsFile> files_;
-  NameMap index_;  // name -> Location; keys point into the headers of files_
+  NameMap index_;  // name -> Location; keys point into the headers of files_ or index_names_
+  std::vector<char> index_names_;
   std::vector<std::string> warnings_;
 };
 

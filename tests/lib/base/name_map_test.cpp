@@ -47,6 +47,15 @@ TEST(NameMap, AnEmptyNameIsAName) {
   EXPECT_EQ(map.size(), 1u);
 }
 
+TEST(NameMap, ValuesCanBeChanged) {
+  NameMap map;
+  EXPECT_EQ(map.find_value("a"), nullptr);
+  map.insert("a", 1);
+  *map.find_value("a") = 2;
+  EXPECT_EQ(map.find("a"), 2u);
+  EXPECT_EQ(map.find_value("b"), nullptr);
+}
+
 TEST(NameMap, KeysAreNotCopied) {
   const std::string name = "a name that is long enough to be on the heap";
   NameMap map;
