@@ -3,6 +3,7 @@
 // Short ways to fill a report.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ namespace moe::app {
 // A measured table; columns as {name, unit}.
 [[nodiscard]] report::Table make_table(const std::string& title,
                                        std::vector<report::Column> columns);
+
+// Empty when there is no value.
+[[nodiscard]] inline report::Cell optional_cell(const std::optional<double>& value) {
+  return value ? report::Cell(*value) : report::Cell();
+}
 
 // A count as a cell; tables hold 64-bit signed integers.
 [[nodiscard]] inline report::Cell count_cell(std::int64_t count) {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/comm/patience.hpp"
 #include "lib/comm/place.hpp"
 
 namespace moe::comm {
@@ -19,8 +20,6 @@ constexpr int kLengthTag = 2;
 constexpr int kTextTag = 3;
 constexpr int kExitTag = 4;
 constexpr int kTroubleTag = 5;
-// Looks before a rank that has a core of its own gives it away.
-constexpr int kSpins = 2000;
 // How long rank 0 listens for what the others saw, after its own wait is over.
 constexpr double kListenS = 1.5;
 constexpr std::size_t kTroubleBytes = 64 * 1024;
@@ -113,7 +112,7 @@ MpiSession::MpiSession(const BackendOptions& options) : options_(options) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   }
   const int local = options_.launcher.num_local_ranks.value_or(num_ranks_);
-  num_spins_ = local <= find_place().num_cpus ? kSpins : 0;
+  num_spins_ = local <= find_place().num_cpus ? kOwnCoreSpins : 0;
 }
 
 MpiSession::~MpiSession() {

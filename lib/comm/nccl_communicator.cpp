@@ -8,12 +8,11 @@
 #include "lib/base/check.hpp"
 #include "lib/base/int_math.hpp"
 #include "lib/base/text.hpp"
+#include "lib/comm/patience.hpp"
 
 namespace moe::comm {
 namespace {
 
-// Looks before the core is given away: a small all-to-all ends within them.
-constexpr int kSpins = 2000;
 // Of a communicator's orderly end, which nobody waits for longer.
 constexpr double kCloseLimit_s = 5.0;
 
@@ -205,7 +204,7 @@ void NcclCommunicator::look_for_trouble(Patience& patience, const Operation& ope
 
 // NCCL's own work on the host, before anything is on the stream.
 void NcclCommunicator::wait_for_calls(const Operation& operation) {
-  Patience patience(options_.time_limit_s, options_.interrupt, kSpins);
+  Patience patience(options_.time_limit_s, options_.interrupt, kOwnCoreSpins);
   for (;;) {
     int state = kNcclSuccess;
     const int result = libraries_.nccl.comm_get_async_error(handle_->comm, &state);
@@ -215,7 +214,7 @@ void NcclCommunicator::wait_for_calls(const Operation& operation) {
 }
 
 void NcclCommunicator::wait_for_stream(const Operation& operation) {
-  Patience patience(options_.time_limit_s, options_.interrupt, kSpins);
+  Patience patience(options_.time_limit_s, options_.interrupt, kOwnCoreSpins);
   while (!is_stream_idle()) look_for_trouble(patience, operation);
 }
 
@@ -383,7 +382,8 @@ void NcclCommunicator::barrier() {
 }
 
 void NcclCommunicator::close() {
-  Patience patience(std::min(options_.time_limit_s, kCloseLimit_s), options_.interrupt, kSpins);
+  Patience patience(std::min(options_.time_limit_s, kCloseLimit_s), options_.interrupt,
+                    kOwnCoreSpins);
   int state = libraries_.nccl.comm_finalize(handle_->comm);
   while (state == kNcclInProgress && !patience.is_over()) {
     if (libraries_.nccl.comm_get_async_error(handle_->comm, &state) != kNcclSuccess) break;

@@ -14,7 +14,7 @@ namespace {
 // they are done has its present form since 2.18.
 constexpr int kMinNcclVersion = 21800;
 
-[[noreturn]] void refuse(const std::string& message) {
+[[noreturn]] void refuse_nccl(const std::string& message) {
   throw Error(ErrorCode::kUnavailable, "--backend nccl: " + message);
 }
 
@@ -27,8 +27,8 @@ void* open_first(const std::vector<std::string>& names, const char* what) {
     const char* error = dlerror();
     if (reason.empty()) reason = error != nullptr ? error : name;
   }
-  refuse(fmt::format("{} cannot be loaded ({}); install it or add its folder to LD_LIBRARY_PATH",
-                     what, reason));
+  refuse_nccl(fmt::format(
+      "{} cannot be loaded ({}); install it or add its folder to LD_LIBRARY_PATH", what, reason));
 }
 
 template <typename Function>
@@ -40,7 +40,7 @@ void find(void* library, const char* symbol, Function& function) {
 template <typename Function>
 void need(void* library, const char* symbol, Function& function) {
   find(library, symbol, function);
-  if (function == nullptr) refuse(fmt::format("the library has no {}: it is too old", symbol));
+  if (function == nullptr) refuse_nccl(fmt::format("the library has no {}: it is too old", symbol));
 }
 
 CudaApi bind_cuda(void* library) {
@@ -111,13 +111,13 @@ void check_nccl(NcclLibraries& libraries) {
   if (error != kCudaSuccess) {
     const bool has_no_driver =
         driver == 0 && (error == kCudaErrorInsufficientDriver || error == kCudaErrorStubLibrary);
-    refuse(fmt::format("no GPU can be used: {} ({}), CUDA runtime {}, driver {}",
-                       has_no_driver ? "no NVIDIA driver is loaded" : cuda.get_error_string(error),
-                       cuda.get_error_name(error), libraries.cuda_runtime_version,
-                       libraries.cuda_driver_version));
+    refuse_nccl(fmt::format(
+        "no GPU can be used: {} ({}), CUDA runtime {}, driver {}",
+        has_no_driver ? "no NVIDIA driver is loaded" : cuda.get_error_string(error),
+        cuda.get_error_name(error), libraries.cuda_runtime_version, libraries.cuda_driver_version));
   }
   if (num_devices < 1) {
-    refuse("the driver shows no GPU to this process; look at CUDA_VISIBLE_DEVICES");
+    refuse_nccl("the driver shows no GPU to this process; look at CUDA_VISIBLE_DEVICES");
   }
   libraries.num_devices = num_devices;
 }
@@ -129,8 +129,9 @@ NcclLibraries load_nccl(const NcclSonames& names) {
   libraries.nccl = bind_nccl(open_first(names.nccl, "NCCL"));
   int version = 0;
   if (libraries.nccl.get_version(&version) != kNcclSuccess || version < kMinNcclVersion) {
-    refuse(fmt::format("NCCL {} is loaded, at least {} is needed: older ones hang on empty sends",
-                       nccl_version_text(version), nccl_version_text(kMinNcclVersion)));
+    refuse_nccl(
+        fmt::format("NCCL {} is loaded, at least {} is needed: older ones hang on empty sends",
+                    nccl_version_text(version), nccl_version_text(kMinNcclVersion)));
   }
   libraries.nccl_version = nccl_version_text(version);
   return libraries;

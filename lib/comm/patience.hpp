@@ -10,6 +10,10 @@
 
 namespace moe::comm {
 
+// Looks before a rank that has a core of its own gives it away: a few microseconds, longer than a
+// small exchange takes and than such ranks are apart.
+inline constexpr int kOwnCoreSpins = 2000;
+
 class Patience {
  public:
   // After the run was asked to stop, a wait gets this much more: enough for ranks that are alive,

@@ -40,7 +40,7 @@ std::uint64_t checksum(std::string_view header, std::string_view body) {
   return hash.value();
 }
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_message(const std::string& what) {
   throw Error(ErrorCode::kInput, "not a message of moe-a2a: " + what);
 }
 
@@ -71,23 +71,23 @@ std::string encode_texts(const std::vector<std::string>& texts) {
 
 std::vector<std::string> decode_texts(std::string_view body) {
   constexpr std::size_t kLength = sizeof(std::uint32_t);
-  if (body.size() < kLength) refuse("a body that is too short for a list of texts");
+  if (body.size() < kLength) refuse_message("a body that is too short for a list of texts");
   const std::uint32_t count = read<std::uint32_t>(body, 0);
   body.remove_prefix(kLength);
   // Every text takes its length at least: no memory for a count that cannot be.
   if (count > body.size() / kLength)
-    refuse(fmt::format("a list of {} texts that ends early", count));
+    refuse_message(fmt::format("a list of {} texts that ends early", count));
   std::vector<std::string> texts;
   texts.reserve(count);
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (body.size() < kLength) refuse("a list of texts that ends early");
+    if (body.size() < kLength) refuse_message("a list of texts that ends early");
     const std::uint32_t length = read<std::uint32_t>(body, 0);
     body.remove_prefix(kLength);
-    if (length > body.size()) refuse("a text that ends early");
+    if (length > body.size()) refuse_message("a text that ends early");
     texts.emplace_back(body.substr(0, length));
     body.remove_prefix(length);
   }
-  if (!body.empty()) refuse("bytes after the last text");
+  if (!body.empty()) refuse_message("bytes after the last text");
   return texts;
 }
 
@@ -96,17 +96,18 @@ std::optional<StoreMessage> StoreMessageReader::next() {
   // A stranger is recognised by its first bytes, not kept waiting for the rest of a header.
   const std::size_t known = std::min(bytes.size(), kMagic.size());
   if (bytes.substr(0, known) != kMagic.substr(0, known)) {
-    refuse(fmt::format("it begins with \"{}\"", printable(bytes.substr(0, 16))));
+    refuse_message(fmt::format("it begins with \"{}\"", printable(bytes.substr(0, 16))));
   }
   if (bytes.size() < kHeaderBytes) return std::nullopt;
   const std::uint16_t version = read<std::uint16_t>(bytes, 4);
   const std::uint16_t kind = read<std::uint16_t>(bytes, 6);
   const std::size_t length = read<std::uint32_t>(bytes, 16);
-  if (version != kVersion) refuse(fmt::format("version {}, this is {}", version, kVersion));
+  if (version != kVersion) refuse_message(fmt::format("version {}, this is {}", version, kVersion));
   if (kind < 1 || kind > static_cast<std::uint16_t>(StoreMessageKind::kFailure)) {
-    refuse(fmt::format("kind {}", kind));
+    refuse_message(fmt::format("kind {}", kind));
   }
-  if (length > max_body_) refuse(fmt::format("{} bytes, at most {} are taken", length, max_body_));
+  if (length > max_body_)
+    refuse_message(fmt::format("{} bytes, at most {} are taken", length, max_body_));
   if (bytes.size() - kHeaderBytes < length) return std::nullopt;
   StoreMessage message;
   message.kind = static_cast<StoreMessageKind>(kind);
@@ -114,7 +115,7 @@ std::optional<StoreMessage> StoreMessageReader::next() {
   message.sequence = read<std::uint32_t>(bytes, 12);
   message.body = std::string(bytes.substr(kHeaderBytes, length));
   if (read<std::uint64_t>(bytes, kSummedBytes) != checksum(bytes, message.body)) {
-    refuse("its checksum is wrong");
+    refuse_message("its checksum is wrong");
   }
   pending_.erase(0, kHeaderBytes + length);
   return message;

@@ -19,8 +19,6 @@ namespace moe::comm {
 namespace {
 
 constexpr int kMaxThreadRanks = 1024;
-// A few microseconds: longer than ranks on cores of their own are apart.
-constexpr int kSpins = 2000;
 
 // What a rank shows the others.
 struct alignas(64) Seat {
@@ -35,7 +33,7 @@ struct Shared {
   Shared(int ranks, const BackendOptions& backend_options, int usable_cpus)
       : num_ranks(ranks),
         options(backend_options),
-        num_spins(ranks <= usable_cpus ? kSpins : 0),
+        num_spins(ranks <= usable_cpus ? kOwnCoreSpins : 0),
         seats(std::make_unique<Seat[]>(static_cast<std::size_t>(ranks))),
         taken(std::make_unique<std::atomic<std::uint64_t>[]>(static_cast<std::size_t>(ranks) *
                                                              static_cast<std::size_t>(ranks))) {}

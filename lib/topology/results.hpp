@@ -92,6 +92,8 @@ struct Dip {
   double busbw_bytes_per_s = 0.0;
   double before_bytes_per_s = 0.0;
 };
+// A fall of this share at the next larger size is a finding, not noise.
+inline constexpr double kNotableDip = 0.15;
 [[nodiscard]] std::vector<Dip> find_dips(const BenchmarkResults& results, double share);
 
 }  // namespace moe::topology

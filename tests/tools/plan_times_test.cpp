@@ -16,7 +16,7 @@
 namespace moe::test {
 namespace {
 
-using HasSubstr;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 json::Json times_json(std::vector<std::string> args, int exit_code = 0) {

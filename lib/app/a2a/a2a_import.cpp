@@ -30,9 +30,6 @@ struct ImportArgs {
   AcceptanceOptions acceptance;
 };
 
-// A fall of this share at the next larger size is a finding, not noise.
-constexpr double kDip = 0.15;
-
 void add_rows(const topology::BenchmarkResults& results, const GateContext& context,
               report::Report& report) {
   report::Table table = make_table("Results", {{"size_bytes", "bytes"},
@@ -163,7 +160,7 @@ void add_findings(const topology::BenchmarkResults& results, ReportSession& sess
                                     results.operation),
                         "Run alltoall_perf");
   }
-  for (const topology::Dip& dip : topology::find_dips(results, kDip)) {
+  for (const topology::Dip& dip : topology::find_dips(results, topology::kNotableDip)) {
     session.add_finding(
         "result.dip", report::Severity::kWarning,
         fmt::format("{:.0f} bytes: {:.1f} GB/s after {:.1f} GB/s at the size before", dip.bytes,

@@ -17,8 +17,6 @@ namespace {
 
 using report::Severity;
 
-// A fall of this share at the next larger size is a finding, not noise.
-constexpr double kDip = 0.15;
 constexpr std::size_t kMaxShown = 4;
 
 void say_wrong(const std::string& what, const std::vector<comm::WrongData>& wrong,
@@ -194,7 +192,7 @@ void say_sizes(const RunOutcome& outcome, ReportSession& session) {
                                     list(outcome.sizes_too_large)),
                         "Run fewer ranks on a host, or smaller sizes");
   }
-  for (const topology::Dip& dip : topology::find_dips(results_of(outcome), kDip)) {
+  for (const topology::Dip& dip : topology::find_dips(results_of(outcome), topology::kNotableDip)) {
     session.add_finding(
         "result.dip", Severity::kWarning,
         fmt::format("{}: {} after {} at the size before", format_bytes_binary(dip.bytes),

@@ -17,10 +17,6 @@ std::string direction_of(const topology::NodeJudgement& judgement) {
   return judgement.is_slow_receiving ? "receiving" : "";
 }
 
-report::Cell rate_cell(const std::optional<double>& rate) {
-  return rate ? report::Cell(*rate) : report::Cell();
-}
-
 void say_rank(const topology::NodeJudgement& judgement, int rank, const RunOutcome& outcome,
               ReportSession& session) {
   const std::string name = rank_name(outcome, rank);
@@ -80,8 +76,8 @@ void report_second_pass(const comm::SecondPass& pass, const RunOutcome& outcome,
     }
     table.rows.push_back({count_cell(self), outcome.places[rank].host,
                           std::string(topology::node_state_name(judgement.state)),
-                          direction_of(judgement), partner, rate_cell(sends), rate_cell(receives),
-                          rate_cell(judgement.worst_bytes_per_s)});
+                          direction_of(judgement), partner, optional_cell(sends),
+                          optional_cell(receives), optional_cell(judgement.worst_bytes_per_s)});
     say_rank(judgement, self, outcome, session);
   }
   if (!table.rows.empty()) session.report().tables["suspects"] = std::move(table);

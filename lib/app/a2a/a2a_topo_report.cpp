@@ -21,10 +21,6 @@ const topology::Node& node_at(const topology::Topology& machine, std::int32_t no
   return machine.nodes[static_cast<std::size_t>(node)];
 }
 
-report::Cell rate_cell(const std::optional<double>& rate) {
-  return rate ? report::Cell(*rate) : report::Cell();
-}
-
 report::Severity severity_of(topology::Weight weight) {
   switch (weight) {
     case topology::Weight::kInfo:
@@ -64,7 +60,7 @@ void add_devices(const topology::Topology& machine, report::Report& report) {
         {node.name, std::string(topology::node_kind_name(node.kind)), node.device_name, node.bus_id,
          node.numa_nodes.to_string(), node.cpus.to_string(),
          is_gpu ? count_cell(topology::num_fabric_links(machine, index)) : report::Cell(),
-         rate_cell(rate)});
+         optional_cell(rate)});
   }
   report.tables["devices"] = std::move(table);
 }
@@ -79,7 +75,7 @@ void add_links(const topology::Topology& machine, report::Report& report) {
   for (const topology::Link& link : machine.links) {
     table.rows.push_back({node_at(machine, link.a).name, node_at(machine, link.b).name,
                           std::string(topology::link_kind_name(link.kind)), count_cell(link.count),
-                          rate_cell(link.bytes_per_s), link.source});
+                          optional_cell(link.bytes_per_s), link.source});
   }
   table.is_detail = table.rows.size() > 60;
   report.tables["links"] = std::move(table);

@@ -86,9 +86,4 @@ void set_metric(report::Report& report, const std::string& name, const std::stri
                              : absent_metric(report::MetricKind::kReplayed, unit, reason, how);
 }
 
-report::Cell optional_cell(const std::optional<double>& value) {
-  if (!value.has_value()) return {};
-  return *value;
-}
-
 }  // namespace moe::app

@@ -33,6 +33,5 @@ void add_sanity(const routing::InputCheck& check, ReportSession& session);
 void set_metric(report::Report& report, const std::string& name, const std::string& unit,
                 const std::optional<double>& value, const std::string& reason,
                 const std::string& how);
-[[nodiscard]] report::Cell optional_cell(const std::optional<double>& value);
 
 }  // namespace moe::app

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const NcclVariables& shipped() {
+const NcclVariables& shipped_variables() {
   static const NcclVariables variables = [] {
     const std::string path = std::string(MOE_SOURCE_DIR) + "/scenarios/nccl/variables.json";
     return nccl_variables_from_json(json::parse_file(path), path);
@@ -23,7 +23,7 @@ const NcclVariables& shipped() {
 
 std::vector<Remark> check(const std::string& name, const std::string& value,
                           std::optional<std::int32_t> version = 22809) {
-  return check_nccl_variables({{name, value}}, shipped(), version);
+  return check_nccl_variables({{name, value}}, shipped_variables(), version);
 }
 
 // The one remark on a variable.

@@ -51,12 +51,12 @@ std::string new_log(const std::string& verdict = "0 OK") {
          verdict + "\n# Avg bus bandwidth    : 58.65\n";
 }
 
-BenchmarkResults read(const std::string& text, std::int64_t num_ranks = 0) {
+BenchmarkResults read_text_results(const std::string& text, std::int64_t num_ranks = 0) {
   return read_results(text, "log", ResultOptions{num_ranks});
 }
 
 TEST(NcclTestsText, ReadsTheOldGenerationWithItsEmptyColumn) {
-  const BenchmarkResults results = read(old_log());
+  const BenchmarkResults results = read_text_results(old_log());
   EXPECT_EQ(results.num_ranks, 8);
   EXPECT_EQ(results.num_hosts, 1);
   ASSERT_EQ(results.rows.size(), 4U);
@@ -72,7 +72,7 @@ TEST(NcclTestsText, ReadsTheOldGenerationWithItsEmptyColumn) {
 }
 
 TEST(NcclTestsText, ReadsTheNewGenerationWithSqueezedNumbers) {
-  const BenchmarkResults results = read(new_log());
+  const BenchmarkResults results = read_text_results(new_log());
   EXPECT_EQ(results.operation, "alltoall");
   ASSERT_EQ(results.rows.size(), 4U);
   EXPECT_DOUBLE_EQ(results.rows[2].time_s, 34000e-6);
@@ -87,7 +87,7 @@ TEST(NcclTestsText, ReadsStatisticsOfIterationsAndTimeStamps) {
                            "51.0 20.56 10.28 N/A 49.0 "
                            "61.0 60.0 3.1 2026-01-01 10:00:00\n"
                            "# Out of bounds values : 0 OK\n";
-  const BenchmarkResults results = read(text);
+  const BenchmarkResults results = read_text_results(text);
   ASSERT_EQ(results.rows.size(), 2U);
   EXPECT_DOUBLE_EQ(results.rows[0].time_s, 50e-6);
   EXPECT_DOUBLE_EQ(results.rows[1].time_s, 51e-6);
@@ -95,27 +95,28 @@ TEST(NcclTestsText, ReadsStatisticsOfIterationsAndTimeStamps) {
 }
 
 TEST(NcclTestsText, KeepsTheToolsVerdictAndWhatIsMissing) {
-  EXPECT_EQ(read(new_log("5 FAILED")).is_data_ok, false);
+  EXPECT_EQ(read_text_results(new_log("5 FAILED")).is_data_ok, false);
   std::string cut = new_log();
   cut.resize(cut.find("# Out of bounds"));
-  const BenchmarkResults results = read(cut);
+  const BenchmarkResults results = read_text_results(cut);
   EXPECT_FALSE(results.is_complete);
   EXPECT_TRUE(has_remark(results.remarks, "result.no_end"));
-  EXPECT_TRUE(
-      has_remark(read("# Reducing maxBytes to 1000 due to memory limitation\n" + new_log()).remarks,
-                 "result.max_bytes_reduced"));
+  EXPECT_TRUE(has_remark(
+      read_text_results("# Reducing maxBytes to 1000 due to memory limitation\n" + new_log())
+          .remarks,
+      "result.max_bytes_reduced"));
 }
 
 TEST(NcclTestsText, NeedsTheNumberOfRanks) {
   std::string text = old_log();
   text.erase(0, text.find("#       size"));
-  EXPECT_THROW((void)read(text), Error);
-  EXPECT_EQ(read(text, 8).num_ranks, 8);
+  EXPECT_THROW((void)read_text_results(text), Error);
+  EXPECT_EQ(read_text_results(text, 8).num_ranks, 8);
 }
 
 TEST(NcclTestsText, RefusesOtherText) {
-  EXPECT_THROW((void)read("hello\nworld\n"), Error);
-  EXPECT_THROW((void)read(" "), Error);
+  EXPECT_THROW((void)read_text_results("hello\nworld\n"), Error);
+  EXPECT_THROW((void)read_text_results(" "), Error);
 }
 
 TEST(Osu, SizesAreForOnePeer) {
@@ -123,12 +124,12 @@ TEST(Osu, SizesAreForOnePeer) {
       "# OSU MPI All-to-All Personalized Exchange Latency Test v5.6.1\n# Size       Avg "
       "Latency(us)\n"
       "8                       1.50\n1048576              2000.00\n";
-  const BenchmarkResults results = read(text, 4);
+  const BenchmarkResults results = read_text_results(text, 4);
   ASSERT_EQ(results.rows.size(), 2U);
   EXPECT_DOUBLE_EQ(results.rows[0].bytes, 32.0);
   EXPECT_DOUBLE_EQ(results.rows[0].time_s, 1.5e-6);
   EXPECT_EQ(results.size_semantics, "bytes for one peer");
-  EXPECT_THROW((void)read(text), Error);
+  EXPECT_THROW((void)read_text_results(text), Error);
 }
 
 constexpr const char* kJson = R"({"version": 3, "args": ["./build/alltoall_perf", "-g", "1"],
@@ -144,7 +145,7 @@ constexpr const char* kJson = R"({"version": 3, "args": ["./build/alltoall_perf"
  "out_of_bounds": {"count": 0, "okay": "true"}, "end_time": "x"})";
 
 TEST(NcclTestsJson, SurvivesItsQuirks) {
-  const BenchmarkResults results = read(kJson);
+  const BenchmarkResults results = read_text_results(kJson);
   EXPECT_EQ(results.operation, "alltoall");
   EXPECT_EQ(results.num_ranks, 4);
   EXPECT_EQ(results.num_hosts, 2);
@@ -160,12 +161,12 @@ TEST(NcclTestsJson, SurvivesItsQuirks) {
 TEST(NcclTestsJson, MarksARunWithoutEnd) {
   std::string text = kJson;
   text.replace(text.find(", \"end_time\": \"x\""), 17, "");
-  EXPECT_FALSE(read(text).is_complete);
-  EXPECT_THROW((void)read(std::string(kJson).substr(0, 300)), Error);
+  EXPECT_FALSE(read_text_results(text).is_complete);
+  EXPECT_THROW((void)read_text_results(std::string(kJson).substr(0, 300)), Error);
 }
 
 TEST(NvbandwidthJson, NamesTheSlowestPair) {
-  const BenchmarkResults results = read(
+  const BenchmarkResults results = read_text_results(
       R"({"nvbandwidth": {"testcases": [{"name": "device_to_device_memcpy_read_ce",
       "status": "Passed",
       "bandwidth_matrix": [["N/A", "390.1"], ["52.5", "N/A"]]}]}})");
