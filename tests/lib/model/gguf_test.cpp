@@ -28,10 +28,10 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path kCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
+const fs::path kGgufCheckpoints = fs::path(MOE_SOURCE_DIR) / "scenarios/checkpoints";
 
 fs::path gguf_of(const std::string& name) {
-  return kCheckpoints / name / "model.gguf";
+  return kGgufCheckpoints / name / "model.gguf";
 }
 
 // The file with the first occurrence of some bytes replaced by others of the same length.
@@ -45,7 +45,7 @@ std::string edited(const std::string& name, const std::string& from, const std::
 }
 
 // "" when it is accepted.
-std::string refusal(const std::string& bytes) {
+std::string gguf_refusal(const std::string& bytes) {
   try {
     const auto file =
         std::make_shared<const GgufFile>(std::as_bytes(std::span(bytes)), "model.gguf");
@@ -79,7 +79,7 @@ TEST(Gguf, Qwen3MoeRotatesHalvesAndRenormalises) {
 }
 
 TEST(Gguf, TensorsKeepTheirBlockTypes) {
-  const BoundModel model = bind_checkpoint(kCheckpoints / "qwen3moe-gguf-q4_k_m");
+  const BoundModel model = bind_checkpoint(kGgufCheckpoints / "qwen3moe-gguf-q4_k_m");
   const LayerView& layer = model.layers.front();
   EXPECT_EQ(storage_name(layer.experts.front().gate), "Q4_K");
   EXPECT_EQ(storage_name(layer.experts.front().down), "Q6_K");
@@ -89,7 +89,7 @@ TEST(Gguf, TensorsKeepTheirBlockTypes) {
 
 TEST(Gguf, AFileAndItsFolderAreTheSameModel) {
   EXPECT_EQ(bind_checkpoint(gguf_of("mixtral-gguf-q4_0")).file_bytes,
-            bind_checkpoint(kCheckpoints / "mixtral-gguf-q4_0").file_bytes);
+            bind_checkpoint(kGgufCheckpoints / "mixtral-gguf-q4_0").file_bytes);
 }
 
 TEST(Gguf, SeveralFilesOfAFolderAreNotChosenFrom) {
@@ -106,14 +106,14 @@ TEST(Gguf, SeveralFilesOfAFolderAreNotChosenFrom) {
 
 TEST(Gguf, RefusesByNameWhatItDoesNotKnow) {
   const std::string name = "mixtral-gguf-q4_0";
-  EXPECT_EQ(refusal(test::read_file(gguf_of(name))), "");
+  EXPECT_EQ(gguf_refusal(test::read_file(gguf_of(name))), "");
   // A tensor by another name is missing under its own.
-  EXPECT_THAT(refusal(edited(name, "blk.0.attn_norm", "blk.0.attn_nurm")),
+  EXPECT_THAT(gguf_refusal(edited(name, "blk.0.attn_norm", "blk.0.attn_nurm")),
               HasSubstr("blk.0.attn_norm.weight"));
   // A key that a size comes from.
-  EXPECT_THAT(refusal(edited(name, "llama.block_count", "llama.block_kount")),
+  EXPECT_THAT(gguf_refusal(edited(name, "llama.block_count", "llama.block_kount")),
               HasSubstr("llama.block_count"));
-  EXPECT_THAT(refusal(edited(name, "llama.expert_used_count", "llama.expert_used_kount")),
+  EXPECT_THAT(gguf_refusal(edited(name, "llama.expert_used_count", "llama.expert_used_kount")),
               HasSubstr("llama.expert_used_count"));
 }
 
@@ -126,13 +126,13 @@ TEST(Gguf, RefusesAnotherBlockType) {
   const std::size_t at = bytes.find(tensor) + tensor.size() + 4 + 2 * 8;
   ASSERT_EQ(bytes[at], 1);  // F16
   bytes[at] = 25;           // I16: the same bytes
-  EXPECT_THAT(refusal(bytes), ::testing::AllOf(HasSubstr(tensor), HasSubstr("I16")));
+  EXPECT_THAT(gguf_refusal(bytes), ::testing::AllOf(HasSubstr(tensor), HasSubstr("I16")));
 }
 
 TEST(Gguf, EveryPrefixIsRefused) {
   const std::string good = test::read_file(gguf_of("mixtral-gguf-q4_0"));
   for (std::size_t size = 0; size < good.size(); size += 997) {
-    EXPECT_NE(refusal(good.substr(0, size)), "") << size;
+    EXPECT_NE(gguf_refusal(good.substr(0, size)), "") << size;
   }
 }
 
