@@ -13,7 +13,8 @@ namespace {
 
 using json::Json;
 
-void add_summary(const Json& document, const char* theirs, const char* ours, ClientReport& report) {
+void add_latency_summary(const Json& document, const char* theirs, const char* ours,
+                         ClientReport& report) {
   const Json* summary = member(document, {"successes", "latency", theirs});
   if (summary == nullptr) return;
   const std::optional<double> mean = number(*summary, {"mean"});
@@ -58,10 +59,10 @@ ClientReport read_inference_perf(const Json& document) {
     report.output_tokens_per_s = number(*throughput, {"output_tokens_per_sec"});
     report.total_tokens_per_s = number(*throughput, {"total_tokens_per_sec"});
   }
-  add_summary(document, "time_to_first_token", "ttft_s", report);
-  add_summary(document, "time_per_output_token", "tpot_s", report);
-  add_summary(document, "inter_token_latency", "itl_s", report);
-  add_summary(document, "request_latency", "e2el_s", report);
+  add_latency_summary(document, "time_to_first_token", "ttft_s", report);
+  add_latency_summary(document, "time_per_output_token", "tpot_s", report);
+  add_latency_summary(document, "inter_token_latency", "itl_s", report);
+  add_latency_summary(document, "request_latency", "e2el_s", report);
   const bool has_successes = report.completed.value_or(0) > 0;
   if (has_successes && report.output_tokens_per_s.value_or(0.0) <= 0.0) {
     report.has_results = false;
