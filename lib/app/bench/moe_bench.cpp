@@ -8,8 +8,10 @@
 namespace moe::app {
 int moe_bench_main(int argc, char** argv) {
   return run_tool("moe-bench", argc, argv, [&](const ToolContext& context) {
-    CommandLine line("moe-bench", "Measures Mixture-of-Experts inference, in this process.",
-                     version_text("moe-bench"));
+    CommandLine line(
+        "moe-bench",
+        "Measures Mixture-of-Experts inference: checkpoints in this process, and servers.",
+        version_text("moe-bench"));
     line.add_info_flag("--list-backends", "Print what this build and machine can use, and why not",
                        [] { return backends_text(); });
     add_run_command(line, context);
