@@ -10,7 +10,7 @@
 namespace moe::client_reports {
 namespace {
 
-ClientReport read(const std::string& name) {
+ClientReport read_client(const std::string& name) {
   return read_client_reports(std::filesystem::path(MOE_SOURCE_DIR) / "tests/data/client-reports" /
                              name)
       .front();
@@ -24,35 +24,35 @@ bool has(const ClientReport& report, const std::string& code) {
 }
 
 TEST(Doubts, ARoleEventTakenForTheFirstTokenIsSeen) {
-  const ClientReport report = read("vllm-bench-serve/role5_c4.json");
+  const ClientReport report = read_client("vllm-bench-serve/role5_c4.json");
   EXPECT_TRUE(has(report, "import.prelude_counted"));
-  EXPECT_FALSE(has(read("vllm-bench-serve/base_c4.json"), "import.prelude_counted"));
-  EXPECT_FALSE(has(read("vllm-bench-serve/per2_c4.json"), "import.prelude_counted"));
+  EXPECT_FALSE(has(read_client("vllm-bench-serve/base_c4.json"), "import.prelude_counted"));
+  EXPECT_FALSE(has(read_client("vllm-bench-serve/per2_c4.json"), "import.prelude_counted"));
 }
 
 TEST(Doubts, BundledTokensAreSeen) {
-  EXPECT_TRUE(has(read("vllm-bench-serve/per2_c4.json"), "import.bundled_tokens"));
-  EXPECT_FALSE(has(read("vllm-bench-serve/base_c4.json"), "import.bundled_tokens"));
+  EXPECT_TRUE(has(read_client("vllm-bench-serve/per2_c4.json"), "import.bundled_tokens"));
+  EXPECT_FALSE(has(read_client("vllm-bench-serve/base_c4.json"), "import.bundled_tokens"));
 }
 
 TEST(Doubts, TheClosingEventIsSeenAsAGapTooMany) {
-  EXPECT_TRUE(has(read("vllm-bench-serve/base_c4.json"), "import.extra_gap"));
+  EXPECT_TRUE(has(read_client("vllm-bench-serve/base_c4.json"), "import.extra_gap"));
 }
 
 TEST(Doubts, ARunWithoutASuccessMeasuredNothing) {
-  const ClientReport vllm = read("vllm-bench-serve/crlfburst_c4.json");
+  const ClientReport vllm = read_client("vllm-bench-serve/crlfburst_c4.json");
   EXPECT_FALSE(vllm.has_results);
   EXPECT_TRUE(has(vllm, "import.nothing_measured"));
   EXPECT_TRUE(vllm.latencies.empty());
   EXPECT_FALSE(vllm.output_tokens_per_s);
   EXPECT_EQ(*vllm.failed, 24);
-  const ClientReport guidellm = read("guidellm/fail25_c4.json");
+  const ClientReport guidellm = read_client("guidellm/fail25_c4.json");
   EXPECT_FALSE(guidellm.has_results);
   EXPECT_EQ(*guidellm.failed, 24);
 }
 
 TEST(Doubts, SuccessesWithoutATokenAreNone) {
-  const ClientReport report = read("inference-perf/crlfburst_c4_summary.json");
+  const ClientReport report = read_client("inference-perf/crlfburst_c4_summary.json");
   EXPECT_FALSE(report.has_results);
   EXPECT_TRUE(has(report, "import.empty_successes"));
 }
@@ -60,28 +60,28 @@ TEST(Doubts, SuccessesWithoutATokenAreNone) {
 // The truth: none of these 24 requests may count as a success, and the tools count all of them.
 TEST(Doubts, StreamsThatWereCutAreSeenWhereTheFileKnowsWhatWasAsked) {
   for (const char* name : {"aiperf/cutclean25_c4.json", "guidellm/cutclean25_c4.json"}) {
-    const ClientReport report = read(name);
+    const ClientReport report = read_client(name);
     EXPECT_EQ(*report.completed, 24) << name;
     EXPECT_TRUE(has(report, "import.short_outputs")) << name;
   }
-  EXPECT_FALSE(has(read("aiperf/base_c4.json"), "import.short_outputs"));
-  EXPECT_FALSE(has(read("guidellm/base_c4.json"), "import.short_outputs"));
+  EXPECT_FALSE(has(read_client("aiperf/base_c4.json"), "import.short_outputs"));
+  EXPECT_FALSE(has(read_client("guidellm/base_c4.json"), "import.short_outputs"));
 }
 
 TEST(Doubts, FailuresAndThinTailsAreSaid) {
-  const ClientReport report = read("aiperf/fail25_c4.json");
+  const ClientReport report = read_client("aiperf/fail25_c4.json");
   EXPECT_EQ(*report.failed, 1);
   EXPECT_TRUE(has(report, "import.failed_requests"));
   EXPECT_TRUE(has(report, "import.short_outputs"));
   EXPECT_TRUE(has(report, "import.too_few_for_p99"));
   EXPECT_TRUE(has(report, "import.no_samples"));
-  EXPECT_FALSE(has(read("vllm-bench-serve/base_c4.json"), "import.no_samples"));
+  EXPECT_FALSE(has(read_client("vllm-bench-serve/base_c4.json"), "import.no_samples"));
 }
 
 TEST(Doubts, EveryToolHasItsDefinitionsListed) {
   for (const char* name : {"vllm-bench-serve/base_c4.json", "aiperf/base_c4.json",
                            "guidellm/base_c4.json", "inference-perf/base_c4_summary.json"}) {
-    EXPECT_TRUE(has(read(name), "import.definition.success")) << name;
+    EXPECT_TRUE(has(read_client(name), "import.definition.success")) << name;
   }
 }
 
