@@ -19,13 +19,13 @@
 namespace moe::model {
 namespace {
 
-struct Storage {
+struct GgufStorage {
   std::uint32_t type_id;
   MatrixEncoding encoding;
   Dtype dtype;  // of a plain one
 };
 
-constexpr std::array<Storage, 8> kStorages = {{
+constexpr std::array<GgufStorage, 8> kStorages = {{
     {0, MatrixEncoding::kPlain, Dtype::kF32},
     {1, MatrixEncoding::kPlain, Dtype::kF16},
     {2, MatrixEncoding::kGgufQ4_0, Dtype::kU8},
@@ -81,8 +81,8 @@ class GgufBinder {
     return *tensor;
   }
 
-  const Storage& storage_of(const GgufTensor& tensor) const {
-    for (const Storage& storage : kStorages) {
+  const GgufStorage& storage_of(const GgufTensor& tensor) const {
+    for (const GgufStorage& storage : kStorages) {
       if (storage.type_id == tensor.type_id) return storage;
     }
     const auto type = find_gguf_block_type(tensor.type_id);  // the header reader knows it
@@ -91,7 +91,7 @@ class GgufBinder {
                                   type ? type->name : "unknown"));
   }
 
-  void scan(const GgufTensor& tensor, const Storage& storage) const {
+  void scan(const GgufTensor& tensor, const GgufStorage& storage) const {
     if (!options_.scan_values || storage.encoding != MatrixEncoding::kPlain) return;
     TensorRef ref;
     ref.name = tensor.name;
@@ -103,7 +103,7 @@ class GgufBinder {
   // Rows [first_row, first_row + rows) of the tensor's rows of `cols`.
   MatrixView rows_of(const GgufTensor& tensor, std::int64_t first_row, std::int64_t rows,
                      std::int64_t cols) const {
-    const Storage& storage = storage_of(tensor);
+    const GgufStorage& storage = storage_of(tensor);
     MatrixView view;
     view.name = tensor.name;
     view.encoding = storage.encoding;
@@ -127,7 +127,7 @@ class GgufBinder {
 
   VectorView vector(const std::string& name, std::int64_t size) {
     const GgufTensor& tensor = take(name, {size});
-    const Storage& storage = storage_of(tensor);
+    const GgufStorage& storage = storage_of(tensor);
     if (storage.encoding != MatrixEncoding::kPlain) {
       fail(name, "a vector in a block type is not supported; expected F32, F16 or BF16");
     }

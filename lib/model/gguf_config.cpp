@@ -16,7 +16,7 @@ namespace moe::model {
 namespace {
 
 // What the architecture decides without a key.
-struct Architecture {
+struct GgufArchitecture {
   std::string_view name;
   Family family;        // with experts
   Family dense_family;  // without; the same: experts are required
@@ -26,7 +26,7 @@ struct Architecture {
   bool renormalizes;  // unless expert_weights_norm says
 };
 
-constexpr std::array<Architecture, 6> kArchitectures = {{
+constexpr std::array<GgufArchitecture, 6> kArchitectures = {{
     {"llama", Family::kMixtral, Family::kLlama, RopeStyle::kPairs, QkNorm::kNone, false, true},
     {"olmoe", Family::kOlmoe, Family::kOlmoe, RopeStyle::kHalf, QkNorm::kWholeProjection, false,
      false},
@@ -39,10 +39,10 @@ constexpr std::array<Architecture, 6> kArchitectures = {{
      false, false},
 }};
 
-const Architecture& find_architecture(const GgufFile& file) {
+const GgufArchitecture& find_architecture(const GgufFile& file) {
   const std::string& name = file.header().architecture;
   std::vector<std::string_view> supported;
-  for (const Architecture& architecture : kArchitectures) {
+  for (const GgufArchitecture& architecture : kArchitectures) {
     if (architecture.name == name) return architecture;
     supported.push_back(architecture.name);
   }
@@ -124,7 +124,7 @@ class Keys {
   std::string prefix_;
 };
 
-void read_attention(const Keys& keys, const Architecture& architecture, ModelConfig& config) {
+void read_attention(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
   AttentionConfig& attention = config.attention;
   const auto heads = keys.uniform("attention.head_count", kHeadRange);
   if (!heads) keys.fail("attention.head_count", "missing; expected an integer");
@@ -163,7 +163,7 @@ void read_attention(const Keys& keys, const Architecture& architecture, ModelCon
   }
 }
 
-void read_rope(const Keys& keys, const Architecture& architecture, ModelConfig& config) {
+void read_rope(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
   RopeConfig& rope = config.attention.rope;
   rope.style = architecture.rope;
   rope.theta = keys.optional_number("rope.freq_base", {1.0, 1e12, true}).value_or(10000.0);
@@ -237,7 +237,7 @@ void check_gating(const Keys& keys) {
   }
 }
 
-void read_experts(const Keys& keys, const Architecture& architecture, ModelConfig& config) {
+void read_experts(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
   MoeConfig& moe = config.moe;
   moe.num_experts = static_cast<std::int32_t>(
       keys.optional_integer("expert_count", {0, kExpertRange.high}).value_or(0));
@@ -316,7 +316,7 @@ void read_tokens(const GgufFile& file, ModelConfig& config) {
 }  // namespace
 
 ModelConfig read_gguf_config(const GgufFile& file) {
-  const Architecture& architecture = find_architecture(file);
+  const GgufArchitecture& architecture = find_architecture(file);
   const Keys keys(file, architecture.name);
   if (file.integer("split.count").value_or(1) > 1) {
     file.fail("split.count",

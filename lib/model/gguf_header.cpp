@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxValues = 1'000'000;
 constexpr std::uint64_t kMaxStringBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxArrayElements = std::uint64_t{1} << 30;
 constexpr std::uint32_t kMaxDims = 4;
-constexpr std::size_t kMaxTensorNameBytes = 63;
+constexpr std::size_t kMaxGgufNameBytes = 63;
 constexpr std::int64_t kMaxAlignment = std::int64_t{1} << 20;
 constexpr const char* kAlignmentKey = "general.alignment";
 constexpr const char* kArchitectureKey = "general.architecture";
@@ -202,8 +202,8 @@ GgufTensor read_tensor(Cursor& cursor, std::uint64_t index) {
   GgufTensor tensor;
   tensor.name = as_text(cursor.string(fmt::format("the name of tensor {}", index)));
   const std::string label = fmt::format("tensor \"{}\"", printable(tensor.name));
-  if (tensor.name.empty() || tensor.name.size() > kMaxTensorNameBytes) {
-    cursor.fail(fmt::format("{}: expected a name of 1 to {} bytes", label, kMaxTensorNameBytes));
+  if (tensor.name.empty() || tensor.name.size() > kMaxGgufNameBytes) {
+    cursor.fail(fmt::format("{}: expected a name of 1 to {} bytes", label, kMaxGgufNameBytes));
   }
   const auto num_dims = cursor.number<std::uint32_t>(label);
   if (num_dims < 1 || num_dims > kMaxDims) {

@@ -11,7 +11,7 @@
 namespace moe::model {
 namespace {
 
-constexpr std::size_t kMaxPatternBytes = 512;
+constexpr std::size_t kMaxModulePatternBytes = 512;
 constexpr int kMaxDepth = 32;
 constexpr std::string_view kWrapperPrefix = "language_model.";
 
@@ -225,9 +225,9 @@ class Compiler {
 
 Expression::Expression(std::string_view pattern, const std::string& where)
     : program_(std::make_unique<Program>()) {
-  if (pattern.size() > kMaxPatternBytes) {
+  if (pattern.size() > kMaxModulePatternBytes) {
     throw Error(ErrorCode::kInput, fmt::format("{}: a pattern of {} bytes, at most {} are read",
-                                               where, pattern.size(), kMaxPatternBytes));
+                                               where, pattern.size(), kMaxModulePatternBytes));
   }
   Compiler<Expression::Program>(pattern, where, *program_).run();
 }
