@@ -98,6 +98,11 @@ TEST(PlanPredict, AReportOfMoeSkewGivesThePopularity) {
       run_moe_plan({"predict", model, "--gpu", "h100-sxm", "--popularity", plan});
   EXPECT_EQ(refused.exit_code, 3);
   EXPECT_THAT(refused.err, HasSubstr("moe-skew inspect"));
+  // So is one of another model, by size as well.
+  const ProcessResult other =
+      run_moe_plan({"size", "--scenario", "mixtral-2xh100", "--skew-report", skew});
+  EXPECT_EQ(other.exit_code, 3);
+  EXPECT_THAT(other.err, HasSubstr("8 experts, found 16"));
 }
 
 TEST(PlanPredict, WrongInputsAreOneLineWithTheRightCode) {

@@ -52,6 +52,9 @@ SizeInputs load_size_inputs(Scenario scenario, const std::filesystem::path& scen
   if (!s.skew_report.empty()) {
     const SkewEvidence evidence = read_skew_report(s.skew_report);
     inputs.skew = evidence.skew;
+    if (!inputs.skew.popularity.empty()) {
+      require_popularity_of(inputs.model.architecture, inputs.skew.popularity, s.skew_report);
+    }
     inputs.evidence.insert(inputs.evidence.end(), evidence.notes.begin(), evidence.notes.end());
   }
   if (!s.a2a_report.empty()) {

@@ -17,14 +17,6 @@
 namespace moe::app {
 namespace {
 
-std::int64_t num_experts_of(const model::Architecture& architecture) {
-  std::int64_t most = 0;
-  for (const model::LayerSpec& layer : architecture.layers) {
-    most = std::max<std::int64_t>(most, layer.ffn.num_experts);
-  }
-  return most;
-}
-
 // Index of a column by name in a table of a report file.
 std::optional<std::size_t> column_of(const json::Json& table, const std::string& name) {
   if (!table.is_object() || !table.contains("columns") || !table["columns"].is_array()) {
@@ -166,11 +158,7 @@ planner::StepSetup resolve_setup(const StepArgs& args, const model::Architecture
   }
   if (!args.popularity.empty()) {
     setup.skew.popularity = read_popularity(args.popularity);
-    if (static_cast<std::int64_t>(setup.skew.popularity.size()) != num_experts) {
-      throw Error(ErrorCode::kInput,
-                  fmt::format("{}: expected the popularity of {} experts, found {}",
-                              args.popularity, num_experts, setup.skew.popularity.size()));
-    }
+    require_popularity_of(architecture, setup.skew.popularity, args.popularity);
   } else if (args.zipf > 0.0) {
     setup.skew.popularity = planner::power_law_popularity(num_experts, args.zipf);
   }

@@ -106,6 +106,24 @@ std::vector<double> popularity_from_report(const report::Report& report, const s
   return deal_popularity(sorted);
 }
 
+std::int64_t num_experts_of(const model::Architecture& architecture) {
+  std::int64_t most = 0;
+  for (const model::LayerSpec& layer : architecture.layers) {
+    most = std::max<std::int64_t>(most, layer.ffn.num_experts);
+  }
+  return most;
+}
+
+void require_popularity_of(const model::Architecture& architecture,
+                           const std::vector<double>& popularity, const std::string& where) {
+  const std::int64_t expected = num_experts_of(architecture);
+  if (static_cast<std::int64_t>(popularity.size()) == expected) return;
+  throw Error(ErrorCode::kInput,
+              fmt::format("{}: expected the popularity of {} experts, found {}; the report must be "
+                          "of this model",
+                          where, expected, popularity.size()));
+}
+
 SkewEvidence skew_from_report(const report::Report& report, const std::string& where) {
   require_tool(report, where, "moe-skew");
   SkewEvidence evidence;

@@ -3,9 +3,11 @@
 // What a plan takes from reports of the other tools. The keys that are read stand here and nowhere
 // else.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "lib/model/architecture.hpp"
 #include "lib/planner/collective_time.hpp"
 #include "lib/planner/expert_hits.hpp"
 #include "lib/planner/hardware.hpp"
@@ -37,6 +39,12 @@ inline constexpr const char* kA2aNodes = "num_nodes";
 // it. Throws Error(kInput) when the report is neither, not valid, or holds no such table.
 [[nodiscard]] std::vector<double> popularity_from_report(const report::Report& report,
                                                          const std::string& where);
+
+// Experts of the widest layer.
+[[nodiscard]] std::int64_t num_experts_of(const model::Architecture& architecture);
+// Throws Error(kInput) naming `where` when the popularity is not of as many experts.
+void require_popularity_of(const model::Architecture& architecture,
+                           const std::vector<double>& popularity, const std::string& where);
 
 struct SkewEvidence {
   planner::RoutingSkew skew;
