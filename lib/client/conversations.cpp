@@ -15,14 +15,10 @@ namespace {
 
 using json::Json;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
-
 std::string text_in(const Json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) {
-    fail(where, fmt::format("expected a text \"{}\"", key));
+    fail_input(where, fmt::format("expected a text \"{}\"", key));
   }
   return found->get<std::string>();
 }
@@ -34,9 +30,9 @@ bool is_user(const std::string& role) {
 // Entries {role, text}: user turns are kept, the answers between them are the server's business.
 void take_messages(const Json& list, const char* role_key, const char* text_key,
                    const std::string& where, TextConversation& conversation) {
-  if (!list.is_array()) fail(where, "expected an array of messages");
+  if (!list.is_array()) fail_input(where, "expected an array of messages");
   for (const Json& entry : list) {
-    if (!entry.is_object()) fail(where, "expected an object for each message");
+    if (!entry.is_object()) fail_input(where, "expected an object for each message");
     const std::string role = text_in(entry, role_key, where);
     if (is_user(role)) conversation.turns.push_back(text_in(entry, text_key, where));
     if (role == "system" && conversation.turns.empty()) {
@@ -51,7 +47,7 @@ std::int64_t output_tokens_in(const Json& object, const std::string& where) {
     if (found == object.end()) continue;
     if (!found->is_number_integer() || found->get<std::int64_t>() < 1 ||
         found->get<std::int64_t>() > workload::kMaxTokens) {
-      fail(where, fmt::format("\"{}\" is not a number of tokens", key));
+      fail_input(where, fmt::format("\"{}\" is not a number of tokens", key));
     }
     return found->get<std::int64_t>();
   }
@@ -59,16 +55,16 @@ std::int64_t output_tokens_in(const Json& object, const std::string& where) {
 }
 
 TextConversation read_entry(const Json& entry, const std::string& where) {
-  if (!entry.is_object()) fail(where, "expected an object");
+  if (!entry.is_object()) fail_input(where, "expected an object");
   TextConversation conversation;
   if (const auto list = entry.find("conversations"); list != entry.end()) {
     take_messages(*list, "from", "value", where, conversation);
   } else if (const auto messages = entry.find("messages"); messages != entry.end()) {
     take_messages(*messages, "role", "content", where, conversation);
   } else if (const auto turns = entry.find("turns"); turns != entry.end()) {
-    if (!turns->is_array()) fail(where, "expected an array \"turns\"");
+    if (!turns->is_array()) fail_input(where, "expected an array \"turns\"");
     for (const Json& turn : *turns) {
-      if (!turn.is_string()) fail(where, "expected texts in \"turns\"");
+      if (!turn.is_string()) fail_input(where, "expected texts in \"turns\"");
       conversation.turns.push_back(turn.get<std::string>());
     }
   } else {
@@ -114,7 +110,7 @@ std::vector<TextConversation> parse_conversations(std::string_view text, const s
       keep(read_entry(json::parse(line, place), place), max_turns, all);
     }
   }
-  if (all.empty()) fail(where, "expected conversations, found none with a text of the user");
+  if (all.empty()) fail_input(where, "expected conversations, found none with a text of the user");
   return all;
 }
 

@@ -20,22 +20,18 @@ constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
 constexpr std::size_t kMaxNameLength = 64;  // longer names are not compared letter by letter
 constexpr std::size_t kMaxMisspelling = 3;  // letters
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
-  throw Error(ErrorCode::kInput, fmt::format("{}: {}", where, what));
-}
-
 std::string text_at(const Json& object, const char* key, const std::string& where) {
   if (!object.contains(key)) return "";
-  if (!object.at(key).is_string()) refuse(where, fmt::format("{}: expected a text", key));
+  if (!object.at(key).is_string()) fail_input(where, fmt::format("{}: expected a text", key));
   return object.at(key).get<std::string>();
 }
 
 std::vector<std::string> texts_at(const Json& object, const char* key, const std::string& where) {
   std::vector<std::string> texts;
   if (!object.contains(key)) return texts;
-  if (!object.at(key).is_array()) refuse(where, fmt::format("{}: expected a list", key));
+  if (!object.at(key).is_array()) fail_input(where, fmt::format("{}: expected a list", key));
   for (const Json& text : object.at(key)) {
-    if (!text.is_string()) refuse(where, fmt::format("{}: expected texts", key));
+    if (!text.is_string()) fail_input(where, fmt::format("{}: expected texts", key));
     texts.push_back(text.get<std::string>());
   }
   return texts;
@@ -47,26 +43,26 @@ std::optional<std::int32_t> version_at(const Json& object, const char* key,
   if (text.empty()) return std::nullopt;
   const std::optional<std::int32_t> version = parse_nccl_version(text);
   if (!version) {
-    refuse(where, fmt::format("{}: expected a version such as 2.28.9, found \"{}\"", key,
-                              printable(text)));
+    fail_input(where, fmt::format("{}: expected a version such as 2.28.9, found \"{}\"", key,
+                                  printable(text)));
   }
   return version;
 }
 
 const Json& list_at(const Json& document, const char* key, const std::string& where) {
   if (!document.contains(key) || !document.at(key).is_array()) {
-    refuse(where, fmt::format("expected a list \"{}\"", key));
+    fail_input(where, fmt::format("expected a list \"{}\"", key));
   }
   return document.at(key);
 }
 
 NcclVariable variable_from(const Json& object, const std::string& where) {
-  if (!object.is_object()) refuse(where, "expected an object");
+  if (!object.is_object()) fail_input(where, "expected an object");
   NcclVariable variable;
   variable.name = text_at(object, "name", where);
   if (!variable.name.starts_with(kPrefix) || variable.name.size() > kMaxNameLength) {
-    refuse(where, fmt::format("name: expected one that begins with NCCL_, found \"{}\"",
-                              printable(variable.name)));
+    fail_input(where, fmt::format("name: expected one that begins with NCCL_, found \"{}\"",
+                                  printable(variable.name)));
   }
   variable.since = version_at(object, "since", where);
   variable.deprecated_in = version_at(object, "deprecated_in", where);
@@ -239,7 +235,7 @@ std::optional<std::int32_t> parse_nccl_version(std::string_view text) {
 
 NcclVariables nccl_variables_from_json(const Json& document, const std::string& where) {
   if (!document.is_object() || document.value("schema_version", Json()) != Json(1)) {
-    refuse(where, "expected schema_version 1");
+    fail_input(where, "expected schema_version 1");
   }
   NcclVariables variables;
   variables.last_version = text_at(document, "last_version", where);
@@ -248,21 +244,21 @@ NcclVariables nccl_variables_from_json(const Json& document, const std::string& 
     NcclVariable variable = variable_from(object, fmt::format("{}: variables[{}]", where, index++));
     const std::string name = variable.name;
     if (!variables.known.emplace(name, std::move(variable)).second) {
-      refuse(where, fmt::format("variables: {} comes twice", name));
+      fail_input(where, fmt::format("variables: {} comes twice", name));
     }
   }
   for (const Json& object : list_at(document, "misspellings", where)) {
-    if (!object.is_object()) refuse(where, "misspellings: expected objects");
+    if (!object.is_object()) fail_input(where, "misspellings: expected objects");
     const std::string meant = text_at(object, "meant", where);
     if (!variables.known.contains(meant)) {
-      refuse(where, fmt::format("misspellings: \"{}\" is not in variables", printable(meant)));
+      fail_input(where, fmt::format("misspellings: \"{}\" is not in variables", printable(meant)));
     }
     variables.misspellings[text_at(object, "name", where)] = meant;
   }
   for (const Json& object : list_at(document, "other_prefixes", where)) {
-    if (!object.is_object()) refuse(where, "other_prefixes: expected objects");
+    if (!object.is_object()) fail_input(where, "other_prefixes: expected objects");
     const std::string prefix = text_at(object, "prefix", where);
-    if (prefix.size() <= kPrefix.size()) refuse(where, "other_prefixes: a prefix is too short");
+    if (prefix.size() <= kPrefix.size()) fail_input(where, "other_prefixes: a prefix is too short");
     variables.other_prefixes[prefix] = text_at(object, "owner", where);
   }
   return variables;
@@ -287,7 +283,7 @@ std::vector<Remark> check_nccl_variables(const std::map<std::string, std::string
 std::map<std::string, std::string> read_variable_lines(std::string_view text,
                                                        const std::string& where) {
   if (text.size() > kMaxTextBytes) {
-    refuse(where, fmt::format("{} bytes; at most {} are read", text.size(), kMaxTextBytes));
+    fail_input(where, fmt::format("{} bytes; at most {} are read", text.size(), kMaxTextBytes));
   }
   std::map<std::string, std::string> variables;
   while (!text.empty()) {
