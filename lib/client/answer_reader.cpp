@@ -60,12 +60,7 @@ void AnswerReader::feed(std::string_view bytes, double time_s, EventReader& even
 
 void AnswerReader::take(const StreamEvent& event, double time_s) {
   if (is_done_) return;
-  if (model_.empty() && !event.model.empty()) model_ = printable(event.model);
-  if (fingerprint_.empty() && !event.fingerprint.empty()) {
-    fingerprint_ = printable(event.fingerprint);
-  }
   if (event.usage) usage_ = event.usage;
-  if (event.timings) timings_ = event.timings;
   switch (event.kind) {
     case EventKind::kChoices:
       take_choices(event, time_s);

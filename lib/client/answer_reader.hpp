@@ -46,11 +46,6 @@ class AnswerReader {
   void finish(const BodyEnd& end, EventReader& events, const CountTokens& count_tokens,
               RequestRecord& record);
 
-  [[nodiscard]] const std::string& model() const { return model_; }
-  [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
-  [[nodiscard]] bool is_plain() const { return is_plain_; }
-  [[nodiscard]] std::optional<ServerTimings> timings() const { return timings_; }
-
  private:
   // What an event with choices said about tokens.
   struct Seen {
@@ -92,10 +87,7 @@ class AnswerReader {
   std::string error_type_;
   std::string reasoning_;
   std::string text_;
-  std::string model_;
-  std::string fingerprint_;
   std::optional<Usage> usage_;
-  std::optional<ServerTimings> timings_;
 };
 
 }  // namespace moe::client
