@@ -25,16 +25,19 @@
 // Order of summation. Each output element is one chain of fused multiply-adds over ascending
 // columns (bf16 dot product: over ascending pairs; formats with scales: a chain per scale block,
 // then one multiply-add with the scale and, where codes are offset, one with the sum of the block's
-// activations). It does not depend on the number of rows in the batch, on the tile
-// shape or on the thread, so a level gives the same bits for any batch.
+// activations). The AMX level sums the products with bf16 activations in another order: 32 columns
+// at a time, begun at each scale block, the even and the odd ones a chain each that begins at zero;
+// the two are added, then added to the sum (denormals are zero). The order does not depend on the
+// number of rows in the batch, on the tile shape or on the thread, so a level gives the same bits
+// for any batch.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace moe::kernels {
 
-enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16 };
-inline constexpr int kNumIsas = 4;
+enum class Isa : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+inline constexpr int kNumIsas = 5;
 
 enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kFp8, kMxfp4, kInt8, kInt4 };
 
@@ -54,8 +57,8 @@ struct BlockFormat {
 
 enum class ActivationFormat : std::uint8_t {
   kF32,
-  kBf16,  // activations are rounded to bf16 before the product; sums stay in f32. Only with bf16
-          // weights.
+  kBf16,  // activations are rounded to bf16 before the product; sums stay in f32. With bf16
+          // weights; with fp8, mxfp4, int8 and int4 where KernelTable::has_coded_bf16 says so.
 };
 
 inline constexpr std::int64_t kPanelRows = 16;
@@ -190,15 +193,23 @@ struct KernelTable {
   void (*f32_to_bf16)(const float* x, std::int64_t n, std::uint16_t* out) noexcept = nullptr;
   // sum of x[i] * y[i]
   float (*dot)(const float* x, const float* y, std::int64_t n) noexcept = nullptr;
+  // gemm and gemm_gate_up take bf16 activations with fp8, mxfp4, int8 and int4 weights too.
+  bool has_coded_bf16 = false;
+  // Rows of one call beyond which a product with bf16 activations gets no cheaper per row.
+  std::int64_t bf16_row_block = 96;
 };
 
 // The table of one level: what the level lacks comes from the next lower one. Null when the machine
 // cannot run it or the build does not have it.
 [[nodiscard]] const KernelTable* kernel_table(Isa isa) noexcept;
 
-// cpuid and XCR0 say that the machine can run the level.
+// The processor has the level and the operating system keeps its registers. For AMX the first call
+// asks the operating system for the permission, which holds for the whole process.
 [[nodiscard]] bool isa_supported(Isa isa) noexcept;
 [[nodiscard]] Isa best_supported_isa() noexcept;
+// Why a level that the processor has cannot be used, as the end of a sentence; null when it can be,
+// or when the processor does not have it.
+[[nodiscard]] const char* isa_refusal(Isa isa) noexcept;
 
 // Runs every function of the level against the scalar one on small fixed inputs (well under 10 ms).
 // False: this machine computes wrong values at this level, which must then not be used. *failed

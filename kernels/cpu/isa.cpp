@@ -1,8 +1,14 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/cpu/isa_detect.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "kernels/api.hpp"
@@ -11,7 +17,16 @@
 namespace moe::kernels {
 namespace {
 
-constexpr std::array<const char*, kNumIsas> kNames = {"scalar", "avx2", "avx512", "avx512_bf16"};
+constexpr std::array<const char*, kNumIsas> kNames = {"scalar", "avx2", "avx512", "avx512_bf16",
+                                                      "amx"};
+
+bool has_bits(std::uint64_t word, std::uint64_t bits) {
+  return (word & bits) == bits;
+}
+
+constexpr std::uint64_t bit(unsigned idx) {
+  return std::uint64_t{1} << idx;
+}
 
 #if defined(__x86_64__)
 
@@ -28,13 +43,7 @@ CpuidLeaf cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
   return out;
 }
 
-bool has_bits(std::uint64_t word, std::uint64_t bits) {
-  return (word & bits) == bits;
-}
-
-constexpr std::uint64_t bit(unsigned idx) {
-  return std::uint64_t{1} << idx;
-}
+constexpr std::uint64_t kOsxsave = bit(27);
 
 // The register state that the operating system saves on a context switch. Only valid when cpuid
 // reports OSXSAVE. Inline assembly because the intrinsic needs a compiler flag of its own.
@@ -45,42 +54,90 @@ std::uint64_t read_xcr0() {
   return (static_cast<std::uint64_t>(high) << 32U) | low;
 }
 
-// Bit numbers: Intel SDM volume 2A, CPUID leaves 1 and 7; volume 1 section 13.3 (XCR0).
-Isa detect_isa() {
-  const CpuidLeaf basic = cpuid(1, 0);
-  constexpr std::uint64_t kFma = bit(12), kOsxsave = bit(27), kAvx = bit(28), kF16c = bit(29);
-  constexpr std::uint64_t kYmmState = bit(1) | bit(2);
-  constexpr std::uint64_t kZmmState = kYmmState | bit(5) | bit(6) | bit(7);
-  if (!has_bits(basic.ecx, kFma | kOsxsave | kAvx | kF16c)) {
-    return Isa::kScalar;
-  }
-  const std::uint64_t xcr0 = read_xcr0();
+CpuFacts read_facts() {
+  CpuFacts facts;
+  facts.leaf1_ecx = cpuid(1, 0).ecx;
   const CpuidLeaf extended = cpuid(7, 0);
-  if (!has_bits(xcr0, kYmmState) || !has_bits(extended.ebx, bit(5))) {
-    return Isa::kScalar;
-  }
-  constexpr std::uint64_t kAvx512FDqBwVl = bit(16) | bit(17) | bit(30) | bit(31);
-  if (!has_bits(xcr0, kZmmState) || !has_bits(extended.ebx, kAvx512FDqBwVl)) {
-    return Isa::kAvx2;
-  }
-  return has_bits(cpuid(7, 1).eax, bit(5)) ? Isa::kAvx512Bf16 : Isa::kAvx512;
+  facts.leaf7_ebx = extended.ebx;
+  facts.leaf7_edx = extended.edx;
+  facts.leaf7_1_eax = cpuid(7, 1).eax;
+  facts.leaf1d_eax = cpuid(0x1d, 0).eax;
+  if (has_bits(facts.leaf1_ecx, kOsxsave)) facts.xcr0 = read_xcr0();
+  return facts;
 }
 
 #else
 
-Isa detect_isa() {
-  return Isa::kScalar;
+CpuFacts read_facts() {
+  return {};
 }
 
 #endif
 
+// Linux gives a process the tile registers only on request (Documentation/arch/x86/xstate.rst);
+// without it the first tile instruction is an illegal one. Threads that exist already and children
+// have the permission too. It makes signal frames larger: a program that sets alternate signal
+// stacks must ask the system for their size.
+bool request_tile_registers() {
+#if defined(__linux__) && defined(__x86_64__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // bit of XCR0
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 // Levels are nested: a machine that runs one runs all lower ones.
+const IsaDetection& detection() {
+  static const IsaDetection result = detect_isa(read_facts(), request_tile_registers);
+  return result;
+}
+
 Isa highest_isa() {
-  static const Isa isa = detect_isa();
-  return isa;
+  return detection().highest;
 }
 
 }  // namespace
+
+// Bit numbers: Intel SDM volume 2A, CPUID leaves 1, 7 and 1DH; volume 1 section 13.3 (XCR0).
+IsaDetection detect_isa(const CpuFacts& facts, bool (*request_tiles)()) noexcept {
+  constexpr std::uint64_t kFmaOsxsaveAvxF16c = bit(12) | bit(27) | bit(28) | bit(29);
+  constexpr std::uint64_t kYmmState = bit(1) | bit(2);
+  constexpr std::uint64_t kZmmState = kYmmState | bit(5) | bit(6) | bit(7);
+  constexpr std::uint64_t kTileState = bit(17) | bit(18);
+  if (!has_bits(facts.leaf1_ecx, kFmaOsxsaveAvxF16c) || !has_bits(facts.xcr0, kYmmState) ||
+      !has_bits(facts.leaf7_ebx, bit(5))) {
+    return {Isa::kScalar};
+  }
+  constexpr std::uint64_t kAvx512FDqBwVl = bit(16) | bit(17) | bit(30) | bit(31);
+  if (!has_bits(facts.xcr0, kZmmState) || !has_bits(facts.leaf7_ebx, kAvx512FDqBwVl)) {
+    return {Isa::kAvx2};
+  }
+  if (!has_bits(facts.leaf7_1_eax, bit(5))) {
+    return {Isa::kAvx512};
+  }
+  constexpr std::uint64_t kAmxBf16AndTile = bit(22) | bit(24);
+  if (!has_bits(facts.leaf7_edx, kAmxBf16AndTile)) {
+    return {Isa::kAvx512Bf16};
+  }
+  if (!has_bits(facts.xcr0, kTileState)) {
+    return {Isa::kAvx512Bf16, "the operating system does not keep the tile registers (XCR0)"};
+  }
+  // Hypervisors exist that show the feature bit and no palette.
+  if (facts.leaf1d_eax < 1) {
+    return {Isa::kAvx512Bf16, "the processor offers no tile palette (cpuid leaf 0x1d)"};
+  }
+  if (!request_tiles()) {
+    return {Isa::kAvx512Bf16,
+            "the operating system refused the tile registers to this process (arch_prctl)"};
+  }
+  return {Isa::kAmx};
+}
+
+const char* isa_refusal(Isa isa) noexcept {
+  return isa == Isa::kAmx ? detection().amx_refusal : nullptr;
+}
 
 bool isa_supported(Isa isa) noexcept {
   return isa <= highest_isa();

@@ -19,6 +19,7 @@ constexpr KernelTable kScalarTable = {
     .axpy = scalar::axpy,
     .f32_to_bf16 = scalar::f32_to_bf16,
     .dot = scalar::dot,
+    .has_coded_bf16 = true,
 };
 
 #if defined(__x86_64__)
@@ -71,10 +72,13 @@ const KernelTable* level_table(Isa isa) noexcept {
       return &kAvx512Table;
     case Isa::kAvx512Bf16:
       return &kAvx512Bf16Table;
+    case Isa::kAmx:
+      break;
 #else
     case Isa::kAvx2:
     case Isa::kAvx512:
     case Isa::kAvx512Bf16:
+    case Isa::kAmx:
       break;
 #endif
   }
