@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs all tests.
 #
-#   scripts/test.sh           release build and every test, the README's run, then the tests of
-#                             input readers, kernels and engine with AddressSanitizer + UBSan and
-#                             those of what has threads with ThreadSanitizer
-#   scripts/test.sh --quick   the release build and its tests only
-#   scripts/test.sh --full    in addition every test with AddressSanitizer, clang-tidy over
-#                             everything and 20 s of each fuzzer
+#   scripts/test.sh              release build, every test, and the README's run
+#   scripts/test.sh --sanitize   in addition the tests of input readers, kernels and engine with
+#                                AddressSanitizer + UBSan, and those of what has threads with
+#                                ThreadSanitizer: what continuous integration runs
+#   scripts/test.sh --full       in addition the benchmarks, every test with AddressSanitizer,
+#                                AVX-512 on an emulated processor, instruction counts, clang-tidy
+#                                over everything and 20 s of each fuzzer
 #
-# MOE_TEST_MODE=quick|default|full is the same from the environment. Ends with one line per step;
-# exit status 1 when any step failed. What cannot run here is skipped with its reason.
+# MOE_TEST_MODE=default|sanitize|full is the same from the environment. Ends with one line per
+# step; exit status 1 when any step failed. What cannot run here is skipped with its reason.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 mode=${MOE_TEST_MODE:-default}
 for argument in "$@"; do
   case "$argument" in
-    --quick) mode=quick ;;
+    --sanitize) mode=sanitize ;;
     --full) mode=full ;;
-    *) echo "usage: scripts/test.sh [--quick|--full]" >&2; exit 2 ;;
+    *) echo "usage: scripts/test.sh [--sanitize|--full]" >&2; exit 2 ;;
   esac
 done
 
@@ -89,7 +90,9 @@ thread_sanitizer() {
 }
 
 release() {
-  configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS=ON && build release
+  local benchmarks=OFF
+  [ "$mode" = full ] && benchmarks=ON
+  configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS="$benchmarks" && build release
 }
 
 step "packages" install_packages build test optional || true
@@ -97,7 +100,7 @@ if step "build release" release; then
   step "ctest release" run_ctest release || true
   step "scripts/run.sh" scripts/run.sh --quiet || true
 fi
-if [ "$mode" != quick ]; then
+if [ "$mode" != default ]; then
   step "asan + ubsan: build, ctest" address_sanitizer || true
   step "tsan: build, ctest of what has threads" thread_sanitizer || true
 fi

@@ -15,6 +15,11 @@ target_compile_options(moe_warnings INTERFACE
     -Wno-free-nonheap-object -Wno-dangling-pointer>)
 
 add_library(moe_build INTERFACE)
+if(MOE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The compiler looks for garbage from half a gigabyte on: an eighth less time for a united source.
+  target_compile_options(moe_build INTERFACE
+    --param=ggc-min-heapsize=524288 --param=ggc-min-expand=100)
+endif()
 target_compile_features(moe_build INTERFACE cxx_std_20)
 target_include_directories(moe_build INTERFACE "${PROJECT_SOURCE_DIR}")
 if(MOE_SANITIZER)
@@ -22,6 +27,9 @@ if(MOE_SANITIZER)
     -fsanitize=${MOE_SANITIZER} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(moe_build INTERFACE -fsanitize=${MOE_SANITIZER})
 endif()
+
+# Tests are compiled once and run for milliseconds; what they test keeps its own flags.
+set(moe_test_flags $<$<CONFIG:Release>:-O0>)
 
 # With MOE_PRECOMPILE, the headers that are slow to parse are parsed once. Modules must build
 # without it too: the plain build and the header test find a forgotten include.
@@ -39,7 +47,7 @@ function(moe_precompile_for target holder)
     if(holder STREQUAL "moe_precompiled_tests")
       target_link_libraries(${holder} PRIVATE GTest::gmock GTest::gtest)
       target_precompile_headers(${holder} PRIVATE <gtest/gtest.h> <gmock/gmock.h>)
-      target_compile_options(${holder} PRIVATE $<$<CONFIG:Release>:-O1>)
+      target_compile_options(${holder} PRIVATE ${moe_test_flags})
     endif()
   endif()
   # The same definitions as in the holder, or the compiler does not accept the precompiled header.
@@ -56,15 +64,19 @@ function(moe_unite_sources target)
   endif()
 endfunction()
 
-# moe_add_module(<name> SOURCES <file>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
-# A static library moe_<name> with the alias moe::<name>.
+# moe_add_module(<name> [RUNS_ONCE] SOURCES <file>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
+# A static library moe_<name> with the alias moe::<name>. RUNS_ONCE: it has no loop over data, so it
+# is compiled in little more than half the time without anybody noticing.
 function(moe_add_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "RUNS_ONCE" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(moe_${name} STATIC ${ARG_SOURCES})
   add_library(moe::${name} ALIAS moe_${name})
   target_link_libraries(moe_${name}
     PUBLIC moe_build ${ARG_DEPS}
     PRIVATE moe_warnings ${ARG_PRIVATE_DEPS})
+  if(ARG_RUNS_ONCE)
+    target_compile_options(moe_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   moe_precompile_for(moe_${name} moe_precompiled)
   moe_unite_sources(moe_${name})
 endfunction()
@@ -77,13 +89,14 @@ function(moe_add_tool name)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
-# moe_add_test(<name> SOURCES <file>... DEPS <target>... [LABELS <label>...])
+# moe_add_test(<name> [COMPUTES] SOURCES <file>... DEPS <target>... [LABELS <label>...])
 # One GoogleTest binary; MOE_SOURCE_DIR and MOE_BINARY_DIR are defined for test data and tools.
+# COMPUTES: the test itself works on much data and is optimised.
 function(moe_add_test name)
   if(NOT MOE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -91,9 +104,13 @@ function(moe_add_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} moe_warnings GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     MOE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MOE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  # Tests are compiled once and run for milliseconds; what they test keeps its own flags.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  moe_precompile_for(${name} moe_precompiled_tests)
+  if(ARG_COMPUTES)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    moe_precompile_for(${name} moe_precompiled)
+  else()
+    target_compile_options(${name} PRIVATE ${moe_test_flags})
+    moe_precompile_for(${name} moe_precompiled_tests)
+  endif()
   moe_unite_sources(${name})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests-bin")
