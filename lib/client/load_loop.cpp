@@ -341,7 +341,10 @@ void LoadLoop::on_ended(Request& request) {
   Client client = std::move(request.client);
   const bool is_success = record.is_success();
   if (is_success) client.answers.push_back(record.text);
-  if (!plan_->keeps_texts) record.text.clear();
+  if (!plan_->keeps_texts) {
+    record.text.clear();
+    record.token_ids.clear();
+  }
   records.push_back(std::move(record));
   free_slots_.push_back(request.slot);
   const std::size_t slot = request.slot;
