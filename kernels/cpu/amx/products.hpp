@@ -99,9 +99,9 @@ template <class T, Reading reading, int tile>
 }
 
 // The loop that everything is about. Locals only: what lies behind a pointer would be read again
-// after each tile instruction.
+// after each tile instruction. A function of its own, so that the loop has all registers.
 template <class T, Reading reading, int R, int P>
-void multiply(const Run& run) noexcept {
+[[gnu::noinline]] void multiply(const Run& run) noexcept {
   constexpr std::int64_t kAheadSteps = 4;
   const std::byte* rows = run.rows;
   const std::byte* const rows_end = rows + run.num_steps * run.rows_step_stride;
