@@ -96,8 +96,8 @@ struct Engine::Impl {
   ModelWeights weights;
   DecoderState decoder;
   ForwardStats stats;
-  // For an observer of MLA keys: the stored matrix and what keeps it mapped.
-  model::MatrixView layer0_kv_b;
+  // For an observer of MLA keys: the stored matrices and what keeps them mapped.
+  model::AttentionView layer0_mla;
   std::shared_ptr<const model::TensorFiles> files;
   std::shared_ptr<const model::GgufFile> gguf;
 
@@ -123,10 +123,10 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
   decoder.config = &config;
   decoder.weights = &weights;
   if (config.attention.is_mla) {
-    layer0_kv_b = model.layers.front().attention.kv_b;
+    layer0_mla = model.layers.front().attention;
     files = model.files;
     gguf = model.gguf;
-    decoder.layer0_kv_b = &layer0_kv_b;
+    decoder.layer0_mla = &layer0_mla;
   }
   decoder.top_k = shape.top_k;
   decoder.rope_short = make_rope_table(config.attention.rope, RopeMode::kShort);

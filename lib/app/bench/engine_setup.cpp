@@ -142,7 +142,8 @@ std::string weight_dtypes(const model::BoundModel& model) {
   add(model.lm_head);
   for (const model::LayerView& layer : model.layers) {
     for (const model::MatrixView* view :
-         {&layer.attention.q, &layer.attention.o, &layer.attention.kv_b, &layer.dense.gate,
+         {&layer.attention.q, &layer.attention.o, &layer.attention.kv_b, &layer.attention.k_b,
+          &layer.dense.gate,
           &layer.shared.gate}) {
       add(*view);
     }
