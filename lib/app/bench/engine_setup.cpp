@@ -143,8 +143,7 @@ std::string weight_dtypes(const model::BoundModel& model) {
   for (const model::LayerView& layer : model.layers) {
     for (const model::MatrixView* view :
          {&layer.attention.q, &layer.attention.o, &layer.attention.kv_b, &layer.attention.k_b,
-          &layer.dense.gate,
-          &layer.shared.gate}) {
+          &layer.dense.gate, &layer.shared.gate}) {
       add(*view);
     }
     for (const model::FfnView& expert : layer.experts) add(expert.gate);
