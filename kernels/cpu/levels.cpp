@@ -75,6 +75,22 @@ constexpr KernelTable kAmxTable = {
 
 }  // namespace
 
+bool takes_bf16(const KernelTable& table, WeightFormat format) noexcept {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kF16:
+      return false;
+    case WeightFormat::kBf16:
+      return true;
+    case WeightFormat::kFp8:
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return table.has_coded_bf16;
+  }
+  return false;
+}
+
 const KernelTable* level_table(Isa isa) noexcept {
   switch (isa) {
     case Isa::kScalar:

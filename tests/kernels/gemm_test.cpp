@@ -53,19 +53,12 @@ struct Case {
   MatrixShape shape;
 };
 
-bool is_coded(WeightFormat format) {
-  return format != WeightFormat::kF32 && format != WeightFormat::kF16 &&
-         format != WeightFormat::kBf16;
-}
-
 // What the level multiplies.
 std::vector<Case> cases_of(const KernelTable& table, const MatrixShape& shape) {
   std::vector<Case> cases;
   for (const WeightFormat format : kAllFormats) {
     cases.push_back({.format = format, .shape = shape});
   }
-  cases.push_back(
-      {.format = WeightFormat::kBf16, .activation = ActivationFormat::kBf16, .shape = shape});
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     for (const BlockFormat block : {BlockFormat{ScaleFormat::kF16, OffsetKind::kZeroPoints},
                                     BlockFormat{ScaleFormat::kBf16, OffsetKind::kF32}}) {
@@ -76,14 +69,12 @@ std::vector<Case> cases_of(const KernelTable& table, const MatrixShape& shape) {
       cases.push_back({.format = format, .shape = with_offsets});
     }
   }
-  if (table.has_coded_bf16) {
-    const std::size_t num_f32 = cases.size();
-    for (std::size_t i = 0; i < num_f32; ++i) {
-      if (!is_coded(cases[i].format)) continue;
-      Case with_bf16 = cases[i];
-      with_bf16.activation = ActivationFormat::kBf16;
-      cases.push_back(with_bf16);
-    }
+  const std::size_t num_f32 = cases.size();
+  for (std::size_t i = 0; i < num_f32; ++i) {
+    if (!takes_bf16(table, cases[i].format)) continue;
+    Case with_bf16 = cases[i];
+    with_bf16.activation = ActivationFormat::kBf16;
+    cases.push_back(with_bf16);
   }
   return cases;
 }
