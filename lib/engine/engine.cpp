@@ -56,7 +56,7 @@ void check_options(const ModelConfig& config, const EngineOptions& options) {
                     config.max_position_embeddings, options.max_context));
   }
   check_top_k(config, options.top_k_override);
-  if (kernels::kernel_table(options.isa) == nullptr) {
+  if (options.kernel_table == nullptr && kernels::kernel_table(options.isa) == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("this machine or this build has no kernels of level {}; choose another",
                             kernels::isa_name(options.isa)));
@@ -134,7 +134,8 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
     decoder.rope_long = make_rope_table(config.attention.rope, RopeMode::kLong);
   }
   decoder.exec.pool = &pool;
-  decoder.exec.kernels = kernels::kernel_table(options.isa);
+  decoder.exec.kernels =
+      options.kernel_table != nullptr ? options.kernel_table : kernels::kernel_table(options.isa);
   decoder.exec.activations = options.activations;
   decoder.exec.moe_path = options.moe_path;
   decoder.exec.stats = &stats;

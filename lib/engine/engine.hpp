@@ -28,6 +28,8 @@ enum class MoePath : std::uint8_t { kFused, kUnfused };
 struct EngineOptions {
   int num_threads = 1;
   kernels::Isa isa = kernels::Isa::kScalar;
+  // Instead of the table of `isa`: a level that the machine lacks, emulated. Not owned.
+  const kernels::KernelTable* kernel_table = nullptr;
   kernels::ActivationFormat activations = kernels::ActivationFormat::kF32;
   std::int32_t max_sequences = 1;
   std::int64_t max_context = 0;  // tokens per sequence, 1 .. max_position_embeddings
