@@ -14,7 +14,7 @@ called alone there, without routing and attention, which is in its favour.
 
 A sample counts when the threads got 97 % of the CPU time they asked for and read nothing from
 disk. Exit status: 0 measured, 2 usage, 4 something given is not there, 5 an engine failed, 6 an
-engine's logits or experts are wrong, 7 a cell has fewer than 5 samples.
+engine's logits or experts are wrong, 7 a cell has fewer than 5 samples or no median.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import sys
 import time
 
 import make_gguf
-from compare_peers_engines import DEPTH, Difference, Kernel, MoeBench, Worker
+from compare_peers_engines import DEPTH, Difference, Draw, Kernel, MoeBench, Worker
 from compare_peers_figures import (ROOT, PeerError, cells_of, expand, expected_experts,
                                    expert_faults, generated_ids, layer_sizes, logit_error,
                                    mixtral_config, print_table, round_order, table_of,
@@ -277,8 +277,8 @@ def main(argv=None):
             wrong = [line.split(": ")[1] for line in result["wrong"] if line.startswith(label)]
             if "layer" in args.parts:
                 samples |= one_layer(args, label, sizes, args.out, rng, wrong)
-    except PeerError as error:
-        failed = str(error)
+    except (PeerError, KeyboardInterrupt) as error:
+        failed = str(error) or "interrupted"
         print(f"compare_peers: {failed}", file=sys.stderr)
     rows = table_of(samples, args.keep_contended)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -291,7 +291,7 @@ def main(argv=None):
         return 5
     if result["wrong"]:
         return 6
-    return 7 if any(row["samples"] < MIN_SAMPLES for row in rows) else 0
+    return 7 if any(row["samples"] < MIN_SAMPLES or row["median_s"] is None for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -139,11 +139,16 @@ def is_kept(sample):
 
 
 def summarise(samples):
-    """Median, spread (half the distance of the quartiles over the median), and how many count."""
+    """Median, spread (half the distance of the quartiles over the median), and how many count.
+
+    No median where the difference that a layer is drowns in the noise of the two it comes from.
+    """
     seconds = sorted(sample["seconds"] for sample in samples)
     if not seconds:
         return {"median_s": None, "spread": None, "samples": 0}
     middle = statistics.median(seconds)
+    if middle <= 0:
+        return {"median_s": None, "spread": None, "samples": len(seconds)}
     spread = 0.0
     if len(seconds) > 1:
         low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
@@ -171,7 +176,7 @@ def table_of(samples, keep_contended):
     ours = {(row["model"], row["cell"]): row for row in rows if row["engine"] == "moe-bench"}
     for row in rows:
         own = ours.get((row["model"], row["cell"]), {}).get("median_s")
-        enough = own is not None and row["median_s"] is not None and own > 0
+        enough = own is not None and row["median_s"] is not None
         row["ratio"] = row["median_s"] / own if enough else None
     return rows
 

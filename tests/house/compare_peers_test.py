@@ -76,6 +76,11 @@ class Table(unittest.TestCase):
         figures.print_table(rows.values(), out)
         self.assertRegex(out.getvalue(), r"moe-bench +- +-% +0 +1")
 
+    def test_a_layer_that_drowns_in_noise_has_no_median(self):
+        rows = self.rows({"moe-bench": [sample(-1.0), sample(-0.1)], "llama": [sample(2.0)]})
+        self.assertIsNone(rows["moe-bench"]["median_s"])
+        self.assertIsNone(rows["llama"]["ratio"])
+
     def test_layer_is_the_difference_and_carries_the_worse_wait(self):
         layer, = figures.difference_samples([sample(5.0, 0.01, 1)], [sample(3.0, 0.02, 2)])
         self.assertEqual(layer["seconds"], 2.0)
