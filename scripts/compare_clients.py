@@ -248,16 +248,22 @@ def main():
         return 4
     folder = pathlib.Path(args.out).resolve()
     rows = []
-    for client in given:
-        for streams in (int(n) for n in args.streams.split(",")):
-            rows.append(measure(args, client, streams, folder))
-            print(f"{client} at {streams} streams: done", file=sys.stderr)
+    interrupted = False
+    try:
+        for client in given:
+            for streams in (int(n) for n in args.streams.split(",")):
+                rows.append(measure(args, client, streams, folder))
+                print(f"{client} at {streams} streams: done", file=sys.stderr)
+    except KeyboardInterrupt:
+        interrupted = True
+        print("compare_clients: interrupted; what was measured follows", file=sys.stderr)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").write_text(json.dumps(rows, indent=2) + "\n")
     print_rows(rows)
     failed = failures(rows, folder)
     for line in failed:
         print(f"compare_clients: {line}", file=sys.stderr)
-    return 5 if failed else 0
+    return 5 if failed or interrupted else 0
 
 
 if __name__ == "__main__":

@@ -150,9 +150,8 @@ def checked(args, subject, engines, draw, sizes, result):
     return wrong
 
 
-def take_rounds(args, subject, engines, draw, rng, prefix=""):
-    """(cell, engine) -> one sample a round."""
-    samples = {}
+def take_rounds(args, label, engines, draw, rng, samples, prefix=""):
+    """Adds one sample a round to samples[label, cell, engine]."""
     cells = cells_of(args.prefill, args.batch)
     by_name = {engine.name: engine for engine in engines}
     for number in range(args.rounds + 1):
@@ -160,30 +159,28 @@ def take_rounds(args, subject, engines, draw, rng, prefix=""):
             sample = by_name[name].measure(kind, size, draw)
             # The first round warms caches and pages up.
             if number > 0:
-                samples.setdefault((f"{prefix}{kind} {size}", name), []).append(sample)
-        print(f"{subject.label}: round {number} of {args.rounds}", file=sys.stderr)
-    return samples
+                cell = f"{prefix}{kind} {size}"
+                samples.setdefault((label, cell, name), []).append(sample)
+        print(f"{label}: {prefix}round {number} of {args.rounds}", file=sys.stderr)
 
 
-def whole_model(args, label, sizes, folder, rng, result):
+def whole_model(args, label, sizes, rng, result, samples):
     context = max(1024, 2 * max([DEPTH, *args.prefill]))
     config = mixtral_config(sizes, args.layers, args.vocab, context)
-    subject = Subject(args, label, config, folder)
+    subject = Subject(args, label, config, args.out)
     draw = Draw(rng, args.vocab, args.steps)
     engines = subject.engines(args)
     try:
         wrong = checked(args, subject, engines, draw, sizes, result)
         engines_right = [engine for engine in engines if engine.name not in wrong]
-        taken = take_rounds(args, subject, engines_right, draw, rng)
+        take_rounds(args, label, engines_right, draw, rng, samples)
     finally:
         for engine in engines:
             engine.stop()
-    return {(label, cell, name): each for (cell, name), each in taken.items()}
 
 
-def one_layer(args, label, sizes, folder, rng, skipped):
+def one_layer(args, label, sizes, rng, skipped, samples):
     """Cells of the MoE layer; `skipped` are engines that were wrong on the whole model."""
-    draw = Draw(rng, args.vocab, args.steps)
     context = max(1024, 2 * max([DEPTH, *args.prefill]))
     vllm, args.vllm = args.vllm, None
     opened, engines = [], []
@@ -191,7 +188,7 @@ def one_layer(args, label, sizes, folder, rng, skipped):
         pair = []
         for layers in (2, 1):
             config = mixtral_config(layer_sizes(sizes), layers, 64, context)
-            subject = Subject(args, f"{label}-layer{layers}", config, folder)
+            subject = Subject(args, f"{label}-layer{layers}", config, args.out)
             draw = Draw(rng, subject.vocab_size, args.steps)
             pair.append(subject.engines(args))
             opened += pair[-1]
@@ -203,12 +200,11 @@ def one_layer(args, label, sizes, folder, rng, skipped):
                 sizes["num_experts_per_tok"], args.threads], subject.folder / "engines.log")
             opened.append(worker)
             engines.append(Kernel(worker))
-        taken = take_rounds(args, subject, engines, draw, rng, "layer ")
+        take_rounds(args, label, engines, draw, rng, samples, "layer ")
     finally:
         args.vllm = vllm
         for engine in opened:
             engine.stop()
-    return {(label, cell, name): each for (cell, name), each in taken.items()}
 
 
 def parse(argv):
@@ -240,6 +236,10 @@ def parse(argv):
         parser.error("give at least one of --llama, --ik, --vllm")
     if min([args.rounds, args.layers, args.threads, args.steps, *args.prefill, *args.batch]) < 1:
         parser.error("numbers must be 1 or more")
+    try:
+        args.shapes = [expand(name) for name in args.models.split(",")]
+    except PeerError as error:
+        parser.error(str(error))
     return args
 
 
@@ -270,13 +270,13 @@ def main(argv=None):
               "wrong": [], "settings": {key: str(value) for key, value in vars(args).items()}}
     samples, failed = {}, None
     try:
-        for name in args.models.split(","):
-            label, sizes = expand(name)
+        for label, sizes in args.shapes:
             if "model" in args.parts:
-                samples |= whole_model(args, label, sizes, args.out, rng, result)
-            wrong = [line.split(": ")[1] for line in result["wrong"] if line.startswith(label)]
+                whole_model(args, label, sizes, rng, result, samples)
+            wrong = [line.split(": ")[1] for line in result["wrong"]
+                     if line.startswith(f"{label}: ")]
             if "layer" in args.parts:
-                samples |= one_layer(args, label, sizes, args.out, rng, wrong)
+                one_layer(args, label, sizes, rng, wrong, samples)
     except (PeerError, KeyboardInterrupt) as error:
         failed = str(error) or "interrupted"
         print(f"compare_peers: {failed}", file=sys.stderr)
