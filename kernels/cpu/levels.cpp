@@ -56,6 +56,7 @@ constexpr KernelTable kAvx512Bf16Table = {
     .axpy = avx512::axpy,
     .f32_to_bf16 = avx512::f32_to_bf16,
     .dot = avx512::dot,
+    .has_coded_bf16 = true,
 };
 
 constexpr KernelTable kAmxTable = {
