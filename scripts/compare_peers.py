@@ -8,7 +8,7 @@ a batch reaches are counted; an engine that is wrong in either is reported and n
 
 Cells of the whole model: prefill N (one prompt), decode B (a step of B sequences, other random
 tokens in each). Cells of one MoE layer: the difference of two models of 2 and 1 layers with the
-least attention and vocabulary, so that embedding, head and the last layer, which llama.cpp runs
+least attention and a small vocabulary, so that embedding, head and the last layer, which llama.cpp runs
 for one row in a prefill, cancel out; one small attention block stays in it. vLLM's kernel is
 called alone there, without routing and attention, which is in its favour.
 
@@ -38,6 +38,8 @@ MIN_SAMPLES = 5
 # residual taken at the wrong place above 0.3.
 MAX_LOGIT_ERROR = 0.15
 CHECK_PROMPTS, CHECK_TOKENS = 3, 8
+# The head cancels out; fewer ids would repeat in a batch and reach fewer experts.
+LAYER_VOCAB = 2048
 
 
 def check_logits(args, worker, bench, draw, folder):
@@ -187,7 +189,7 @@ def one_layer(args, label, sizes, rng, skipped, samples):
     try:
         pair = []
         for layers in (2, 1):
-            config = mixtral_config(layer_sizes(sizes), layers, 64, context)
+            config = mixtral_config(layer_sizes(sizes), layers, LAYER_VOCAB, context)
             subject = Subject(args, f"{label}-layer{layers}", config, args.out)
             draw = Draw(rng, subject.vocab_size, args.steps)
             pair.append(subject.engines(args))
