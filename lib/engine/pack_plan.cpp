@@ -29,7 +29,7 @@ constexpr std::int64_t kRunBytes = std::int64_t{2} << 20;
 
 // Consecutive panels of one part, or of interleaved parts by turns, so that what a thread writes
 // lies together.
-struct Run {
+struct PanelRun {
   std::size_t task = 0;
   std::size_t first_part = 0;
   std::size_t num_parts = 1;
@@ -39,7 +39,7 @@ struct Run {
 
 // Cuts the parts of a task, parts[first_part] and on, into runs.
 void add_runs(const std::vector<PartPacker>& parts, std::size_t first_part, bool interleaved,
-              std::size_t task, std::int64_t stride, std::vector<Run>& runs) {
+              std::size_t task, std::int64_t stride, std::vector<PanelRun>& runs) {
   const std::size_t num_parts = parts.size() - first_part;
   const bool divisible =
       std::none_of(parts.begin() + static_cast<std::ptrdiff_t>(first_part), parts.end(),
@@ -171,7 +171,7 @@ std::size_t PackPlan::batch_end(std::size_t begin) const {
 std::size_t PackPlan::pack_tasks(std::size_t begin, std::size_t end, ThreadPool& pool,
                                  std::byte* block) const {
   std::vector<PartPacker> parts;
-  std::vector<Run> runs;
+  std::vector<PanelRun> runs;
   for (std::size_t idx = begin; idx < end; ++idx) {
     const Task& task = tasks_[idx];
     const std::int64_t stride = task.target->panel_stride_bytes;
@@ -187,7 +187,7 @@ std::size_t PackPlan::pack_tasks(std::size_t begin, std::size_t end, ThreadPool&
   }
   std::vector<std::uint8_t> is_good(runs.size());
   pool.for_each(static_cast<std::int64_t>(runs.size()), [&](std::int64_t index, int) {
-    const Run& run = runs[static_cast<std::size_t>(index)];
+    const PanelRun& run = runs[static_cast<std::size_t>(index)];
     bool good = true;
     if (run.num_parts == 1) {
       good = parts[run.first_part].pack(run.begin, run.end);
