@@ -40,6 +40,7 @@ optional libopenmpi-dev ranks of moe-a2a run over several hosts
 optional openmpi-bin mpirun
 optional iproute2 ip and tc, for the test of four hosts in network namespaces
 optional util-linux setarch, which ThreadSanitizer may need
+optional valgrind instruction counts of kernels
 emulator bochs PC emulator with AVX-512, with its video BIOS
 emulator bochsbios its BIOS
 emulator bochs-term its display without a window system
