@@ -8,8 +8,8 @@ a batch reaches are counted; an engine that is wrong in either is reported and n
 
 Cells of the whole model: prefill N (one prompt), decode B (a step of B sequences, other random
 tokens in each). Cells of one MoE layer: the difference of two models of 2 and 1 layers with the
-least attention and a small vocabulary, so that embedding, head and the last layer, which llama.cpp runs
-for one row in a prefill, cancel out; one small attention block stays in it. vLLM's kernel is
+least attention and a small vocabulary, so that embedding, head and the last layer, which llama.cpp
+runs for one row in a prefill, cancel out; one small attention block stays in it. vLLM's kernel is
 called alone there, without routing and attention, which is in its favour.
 
 A sample counts when the threads got 97 % of the CPU time they asked for and read nothing from
