@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the AVX-512 kernels on a machine without AVX-512: a Linux in Bochs, which emulates a
-# processor with AVX-512 F, BW, DQ and VL (not BF16, not AMX), in a few minutes on one core.
+# processor with AVX-512 F, BW, DQ and VL (not BF16, not AMX). Takes one core for some minutes; with
+# the machine busy otherwise it was twenty.
 #
 #   scripts/test_emulated.sh                        the kernel tests at level avx512, which levels
 #                                                   are found, golden checkpoints through the engine
