@@ -6,8 +6,8 @@
 
 namespace moe::kernels {
 
-amx::TileConfig hardware_config(int num_rows) {
-  amx::TileConfig found;
+std::array<std::byte, 64> hardware_config(int num_rows) {
+  std::array<std::byte, 64> found;
   amx::Tiles::configure(amx::tile_config(num_rows));
   __asm__ volatile("sttilecfg %0" : "=m"(found));
   amx::Tiles::release();
@@ -32,7 +32,7 @@ void hardware_product(int num_rows, const std::uint16_t* rows, const std::uint16
 
 namespace moe::kernels {
 
-amx::TileConfig hardware_config(int) {
+std::array<std::byte, 64> hardware_config(int) {
   return {};
 }
 

@@ -233,8 +233,8 @@ class AmxHardware : public ::testing::Test {
 TEST_F(AmxHardware, AConfigurationBuiltOnTheStackArrives) {
   for (int num_rows = 1; num_rows <= 16; ++num_rows) {
     const amx::TileConfig expected = amx::tile_config(num_rows);
-    const amx::TileConfig found = hardware_config(num_rows);
-    EXPECT_EQ(std::memcmp(&found, &expected, sizeof(found)), 0) << num_rows << " rows";
+    const std::array<std::byte, 64> found = hardware_config(num_rows);
+    EXPECT_EQ(std::memcmp(found.data(), &expected, sizeof(expected)), 0) << num_rows << " rows";
   }
 }
 
