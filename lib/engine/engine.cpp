@@ -282,6 +282,15 @@ void Engine::set_routing_observer(RoutingObserver* observer) {
   impl_->decoder.exec.routing_observer = observer;
 }
 
+ThreadPool& Engine::threads() {
+  return impl_->pool;
+}
+
+std::span<const std::byte> Engine::packed_weights() const {
+  const AlignedBytes& packed = impl_->weights.packed;
+  return {packed.data(), static_cast<std::size_t>(packed.size_bytes())};
+}
+
 void Engine::reset(SequenceId sequence) {
   truncate(sequence, 0);
 }
