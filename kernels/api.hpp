@@ -199,6 +199,9 @@ struct KernelTable {
   std::int64_t bf16_row_block = 96;
 };
 
+// gemm and gemm_gate_up of the table take bf16 activations with weights of this format.
+[[nodiscard]] bool takes_bf16(const KernelTable& table, WeightFormat format) noexcept;
+
 // The table of one level: what the level lacks comes from the next lower one. Null when the machine
 // cannot run it or the build does not have it.
 [[nodiscard]] const KernelTable* kernel_table(Isa isa) noexcept;

@@ -5,8 +5,11 @@
 
 Called by scripts/test_servers.sh. For each server: a closed loop, an open loop, tokens and
 latencies of the client beside those of the server's metrics and of its log, greedy tokens beside
-those of moe-bench generate on the same checkpoint, and a server that is killed in mid-run. Writes
-OUTPUT_DIR/summary.json and prints it as a table; ends with 1 when a check failed.
+those of moe-bench generate on the same checkpoint, the server and the checkpoint in process in one
+report (moe-bench compare --in-process) with equal greedy tokens, and a server that is killed in
+mid-run. Writes OUTPUT_DIR/summary.json and prints it as a table; ends with 1 when a check failed.
+Counts and tokens must agree; times must agree between the two sides of one request, how long they
+are is not judged.
 """
 
 import json
@@ -29,6 +32,8 @@ PROMPT_TOKENS, OUTPUT_TOKENS = 32, 24
 # moe-bench looks at a server with a short request of its own before a run.
 PROBE_TOKENS, PROBE_REQUESTS = 16, 1
 CLOSED_REQUESTS, OPEN_REQUESTS, WARMUP = 20, 16, 4
+COMPARED_REQUESTS, COMPARED_ROUNDS = 12, 2
+FIGURES = ("ttft_s", "itl_s", "tpot_s", "e2el_s", "output_tokens_per_s", "requests_per_s")
 PROMPTS = [[1745, 273, 477, 1202, 304], [1, 5, 9, 200, 31], [77, 77, 77, 410, 9, 23],
            [2000, 3, 1500]]
 GREEDY_TOKENS = 32
@@ -143,6 +148,12 @@ def value(report, name):
     return (metric.get("distribution") or {}).get("mean")
 
 
+def is_near(server_s, client_s, wait_s=0.0):
+    """What the client sees is the server's own time, the way there and back, and a wait."""
+    return server_s is not None and client_s is not None and \
+        -0.001 <= client_s - server_s <= 0.05 * server_s + 0.03 + wait_s
+
+
 def check_run(checks, server, run, before, after, num_requests, report):
     """The client's figures beside what the server counted and timed meanwhile."""
     expected = (num_requests + WARMUP) * OUTPUT_TOKENS
@@ -156,28 +167,48 @@ def check_run(checks, server, run, before, after, num_requests, report):
     errors = [f["message"] for f in report["findings"] if f["severity"] == "error"]
     is_valid = report["validity"]["valid"]
     checks.add(server.name, f"{run}: report is valid", is_valid, "; ".join(errors) or "no error")
-    figures = {name: value(report, name)
-               for name in ("ttft_s", "tpot_s", "e2el_s", "output_tokens_per_s", "requests_per_s")}
     view = {row[1]: (row[3], row[4]) for row in
             (report["tables"].get("server_view") or {"rows": []})["rows"]}
-    for quantity in ("generated tokens", "finished requests") if is_vllm else ():
+    counts = ["generated tokens"] + (["finished requests"] if is_vllm else [])
+    for quantity in counts:
         said, seen = view.get(quantity, (None, None))
         checks.add(server.name, f"{run}: {quantity} without warm-up",
                    said is not None and said == seen, f"server {said}, client {seen}")
     for quantity in ("mean time to first token", "mean latency") if is_vllm else ():
         said, seen = view.get(quantity, (None, None))
-        # What the client sees is the server's own time and the way there and back.
-        is_near = said is not None and seen is not None and \
-            -0.001 <= seen - said <= 0.05 * said + 0.03
-        checks.add(server.name, f"{run}: {quantity}", is_near, f"server {said} s, client {seen} s")
-    return figures
+        checks.add(server.name, f"{run}: {quantity}", is_near(said, seen),
+                   f"server {said} s, client {seen} s")
+    return {name: value(report, name) for name in FIGURES}
 
 
-def count_in_log(server):
+def answers_in_log(server):
+    """One entry for each answer: of llama.cpp {tokens, seconds}, of vLLM nothing but its line."""
     text = server.log.read_text(errors="replace")
     if server.name == "vllm":
-        return len(re.findall(r'"POST /v1/completions HTTP/1.1" 200', text))
-    return len(re.findall(r"POST /v1/completions \S+ 200", text))
+        return re.findall(r'"POST /v1/completions HTTP/1.1" 200', text)
+    times = re.findall(r"task (\d+) \| +total time = +([\d.]+) ms", text)
+    tokens = dict(re.findall(r"task (\d+) \| +eval time = +[\d.]+ ms / +(\d+) tokens", text))
+    return [(int(tokens[task]), float(ms) * 1e-3) for task, ms in times]
+
+
+def check_log(checks, server, run, lines, num_requests, report):
+    wanted = num_requests + WARMUP
+    checks.add(server.name, f"{run}: requests in the log",
+               wanted <= len(lines) <= wanted + PROBE_REQUESTS,
+               f"{len(lines)} lines for {wanted} requests and a look at the server")
+    if server.name == "vllm":
+        return
+    measured = lines[-num_requests:]  # those of the warm-up end before the first of these begins
+    tokens = sum(count for count, _ in measured)
+    checks.add(server.name, f"{run}: tokens in the log", tokens == num_requests * OUTPUT_TOKENS,
+               f"log {tokens}, asked for {num_requests * OUTPUT_TOKENS}")
+    mean_s = sum(seconds for _, seconds in measured) / len(measured)
+    seen_s = value(report, "e2el_s")
+    # The log counts from when a prompt is taken up, which waits for the steps under way; in an open
+    # loop it may wait for a slot, too, for as long as the machine is slow.
+    wait_s = 2.0 * mean_s / OUTPUT_TOKENS if run == "closed" else float("inf")
+    checks.add(server.name, f"{run}: mean latency in the log", is_near(mean_s, seen_s, wait_s),
+               f"log {mean_s:.4f} s, client {seen_s:.4f} s")
 
 
 def check_loads(checks, server, binary, output):
@@ -185,19 +216,54 @@ def check_loads(checks, server, binary, output):
     loads = [("closed", CLOSED_REQUESTS, ["--concurrency", "4"]),
              ("open", OPEN_REQUESTS, ["--rate", "1.5", "--arrivals", "poisson"])]
     for run, num_requests, options in loads:
-        before, log_before = metrics(server.url), count_in_log(server)
+        before, num_before = metrics(server.url), len(answers_in_log(server))
         _, report = moe_bench_serve(binary, server.url, output, f"{server.name}-{run}",
                                     "--requests", str(num_requests), "--warmup", str(WARMUP),
                                     *options)
         time.sleep(1.0)  # for the server's last line and count
-        after, lines = metrics(server.url), count_in_log(server) - log_before
-        results[run] = check_run(checks, server, run, before, after, num_requests, report)
-        if server.name == "vllm":
-            wanted = num_requests + WARMUP
-            checks.add(server.name, f"{run}: requests in the log",
-                       wanted <= lines <= wanted + PROBE_REQUESTS,
-                       f"{lines} lines for {wanted} requests and a look at the server")
+        after, lines = metrics(server.url), answers_in_log(server)[num_before:]
+        results[f"{server.name}, {run} loop"] = check_run(checks, server, run, before, after,
+                                                          num_requests, report)
+        check_log(checks, server, run, lines, num_requests, report)
     return results
+
+
+def check_in_process(checks, server, binary, output):
+    """The same requests to the server and to the checkpoint in process: one report."""
+    report_file = output / f"{server.name}-compare.json"
+    name = server.name.replace(".", "_")
+    command = [binary, "compare", f"{name}={server.url}", "--in-process", f"here={CHECKPOINT}",
+               "--activations", "f32", "--concurrency", "4", "--requests", str(COMPARED_REQUESTS),
+               "--rounds", str(COMPARED_ROUNDS), "--prompt-tokens", str(PROMPT_TOKENS),
+               "--output-tokens", str(OUTPUT_TOKENS), "--vocab-size", str(VOCABULARY), "--seed",
+               "11", "--requests-jsonl", output / f"{server.name}-compare.jsonl", "--output",
+               f"json:{report_file}", "--quiet", "--accept-client-bound"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if done.returncode != 0:
+        raise RuntimeError(f"moe-bench compare: {done.returncode}: {done.stderr[-500:]}")
+    report = json.loads(report_file.read_text())
+    num_requests = COMPARED_REQUESTS * COMPARED_ROUNDS
+    row = report["tables"]["answers"]["rows"][0]
+    by_ids, by_text, equal, _, difference = row[1:6]
+    # In float32 on both sides all are equal. llama.cpp keeps keys and values in f16, where near ties
+    # part, and sends no ids over this interface: its answers are compared as text.
+    is_vllm = server.name == "vllm"
+    compared, least_equal = (by_ids, num_requests) if is_vllm else (by_text, 0.75 * num_requests)
+    checks.add(server.name, "in process: greedy tokens",
+               compared == num_requests and equal >= least_equal,
+               f"{equal} of {num_requests} answers equal, {by_ids} compared by ids, {by_text} by "
+               f"text{'; ' + difference if difference else ''}")
+    counts = {subject: value(report, f"output_tokens_count.{subject}")
+              for subject in (name, "here")}
+    checks.add(server.name, "in process: as many tokens on both sides",
+               set(counts.values()) == {num_requests * OUTPUT_TOKENS}, str(counts))
+    figures = {subject: {figure: value(report, f"{figure}.{subject}") for figure in FIGURES}
+               for subject in (name, "here")}
+    checks.add(server.name, "in process: figures in one report",
+               all(number is not None for one in figures.values() for number in one.values()),
+               ", ".join(FIGURES))
+    return {f"{server.name}, compared": figures[name],
+            f"in process beside {server.name}": figures["here"]}
 
 
 def greedy_here(binary, prompt):
@@ -230,7 +296,7 @@ def check_greedy(checks, server, binary):
 def check_death(checks, server, binary, output):
     """The server is killed while requests run: exit 5 and a partial report that says so."""
     report_file = output / f"{server.name}-killed.json"
-    command = [binary, "serve", server.url, "--concurrency", "4", "--requests", "2000",
+    command = [binary, "serve", server.url, "--concurrency", "4", "--duration", "300s",
                "--prompt-tokens", "32", "--output-tokens", "64", "--vocab-size", str(VOCABULARY),
                "--output", f"json:{report_file}", "--quiet"]
     client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -247,24 +313,11 @@ def check_death(checks, server, binary, output):
                "no report" if report is None else "; ".join(report["validity"]["reasons"]))
 
 
-def figures_here(binary):
-    """The same checkpoint in this process, one sequence at a time."""
-    done = subprocess.run([binary, "run", CHECKPOINT, "--batch", "4", "--prompt-tokens",
-                           str(PROMPT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS), "--format",
-                           "json"], capture_output=True, text=True)
-    if not done.stdout:
-        raise RuntimeError(f"moe-bench run: {done.stderr[-300:]}")
-    report = json.loads(done.stdout)
-    return {name: value(report, name) for name in ("ttft_s", "tpot_s", "e2el_s",
-                                                   "output_tokens_per_s", "requests_per_s")}
-
-
 def print_table(summary):
-    columns = ["ttft_s", "tpot_s", "e2el_s", "output_tokens_per_s", "requests_per_s"]
-    print(f"\n{'':22}" + "".join(f"{column:>22}" for column in columns))
+    print(f"\n{'means':28}" + "".join(f"{column:>21}" for column in FIGURES))
     for name, figures in summary["figures"].items():
-        cells = ["-" if figures.get(c) is None else f"{figures[c]:.4f}" for c in columns]
-        print(f"{name:22}" + "".join(f"{cell:>22}" for cell in cells))
+        cells = ["-" if figures.get(c) is None else f"{figures[c]:.4f}" for c in FIGURES]
+        print(f"{name:28}" + "".join(f"{cell:>21}" for cell in cells))
 
 
 def main():
@@ -273,25 +326,26 @@ def main():
         return 2
     python = pathlib.Path(sys.argv[1]).resolve() / "bin" / "python"
     binary, output = pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
-    checks, summary = Checks(), {"figures": {}}
-    summary["figures"]["in process, batch 4"] = figures_here(binary)
+    checks, summary, begin = Checks(), {"figures": {}}, time.monotonic()
     starts = {"llama.cpp": start_llama, "vllm": start_vllm}
     for start in [starts[sys.argv[4]]] if len(sys.argv) == 5 else starts.values():
         server = start(python, free_port(), output)
         try:
             checks.add(server.name, "starts", True, f"{server.wait():.0f} s to the first answer")
             check_greedy(checks, server, binary)
-            for run, figures in check_loads(checks, server, binary, output).items():
-                summary["figures"][f"{server.name}, {run} loop"] = figures
+            summary["figures"].update(check_loads(checks, server, binary, output))
+            summary["figures"].update(check_in_process(checks, server, binary, output))
             check_death(checks, server, binary, output)
         except (RuntimeError, KeyError, OSError, subprocess.SubprocessError) as error:
             checks.add(server.name, "went through", False, str(error))
         finally:
             server.stop()
     summary["checks"] = checks.rows
+    summary["seconds"] = round(time.monotonic() - begin, 1)
     (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print_table(summary)
-    print(f"\n{len(checks.rows) - checks.failed()} passed, {checks.failed()} failed")
+    print(f"\n{len(checks.rows) - checks.failed()} passed, {checks.failed()} failed, "
+          f"{summary['seconds']:.0f} s")
     return 1 if checks.failed() else 0
 
 

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def moe_bench_command(args, url, streams, out):
 
 
 def vllm_command(args, url, streams, out):
-    return [pathlib.Path(args.vllm) / "bin/vllm", "bench", "serve", "--backend", "openai",
+    return [program_of(args, "vllm"), "bench", "serve", "--backend", "openai",
             "--base-url", url, "--endpoint", "/v1/completions", "--model", "scripted",
             "--tokenizer", args.tokenizer, "--dataset-name", "random", "--random-input-len",
             PROMPT_TOKENS, "--random-output-len", args.tokens, "--num-prompts", 2 * streams,
@@ -74,7 +75,7 @@ def vllm_command(args, url, streams, out):
 
 
 def aiperf_command(args, url, streams, out):
-    return [pathlib.Path(args.aiperf) / "bin/aiperf", "profile", "--model", "scripted", "--url",
+    return [program_of(args, "aiperf"), "profile", "--model", "scripted", "--url",
             url, "--endpoint-type", "completions", "--streaming", "--concurrency", streams,
             "--request-count", 2 * streams, "--isl", PROMPT_TOKENS, "--osl", args.tokens,
             "--tokenizer", args.tokenizer, "--ui", "none", "--artifact-dir", out,
@@ -84,8 +85,8 @@ def aiperf_command(args, url, streams, out):
 def guidellm_command(args, url, streams, out):
     backend = f"kind=openai_http,target={url},model=scripted,request_format=/v1/completions"
     data = f"kind=synthetic_text,prompt_tokens={PROMPT_TOKENS},output_tokens={args.tokens}"
-    return [pathlib.Path(args.guidellm) / "bin/guidellm", "run", "--backend", backend, "--profile",
-            f"kind=concurrent,streams={streams}", "--constraint",
+    return [program_of(args, "guidellm"), "run", "--backend", backend,
+            "--profile", f"kind=concurrent,streams={streams}", "--constraint",
             f"kind=max_requests,count={2 * streams}", "--data", data, "--tokenizer",
             f"kind=huggingface_auto,model={args.tokenizer}", "--output",
             f"kind=json,path={out / 'report.json'}"], out / "report.json", None
@@ -110,8 +111,8 @@ def inference_perf_command(args, url, streams, out):
     }
     # JSON is YAML too.
     (out / "config.yaml").write_text(json.dumps(config))
-    program = pathlib.Path(args.inference_perf) / "bin/inference-perf"
-    return [program, "-c", out / "config.yaml"], out / "summary_lifecycle_metrics.json", \
+    command = [program_of(args, "inference-perf"), "-c", out / "config.yaml"]
+    return command, out / "summary_lifecycle_metrics.json", \
         out / "per_request_lifecycle_metrics.json"
 
 
@@ -122,8 +123,10 @@ COMMANDS = {"moe-bench": moe_bench_command, "vllm": vllm_command, "aiperf": aipe
 def run_client(command, log):
     """Exit code and CPU seconds, children included."""
     with log.open("w") as out:
+        # Offline, AIPerf takes no tokenizer from a folder.
+        environment = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
         process = subprocess.Popen([str(part) for part in command], stdout=out, stderr=out,
-                                   start_new_session=True)
+                                   start_new_session=True, env=environment)
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -161,7 +164,9 @@ def ttft_of(report):
 
 def measure(args, client, streams, folder):
     out = folder / f"{client}-{streams}"
-    out.mkdir(parents=True, exist_ok=True)
+    # A report of an earlier run must not pass for this one's.
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     server = ScriptedServer(args.moe_bench, args.script, out / "sends.jsonl")
     try:
         command, file, records = COMMANDS[client](args, server.url, streams, out)
@@ -199,6 +204,28 @@ def print_rows(rows):
               f"{ms('server_lag_p99_s'):>15}{row['exit']:>6}")
 
 
+def program_of(args, client):
+    return pathlib.Path(getattr(args, client.replace("-", "_"))) / "bin" / client
+
+
+def missing(args, clients):
+    """One line on the first thing given that is not there, or None."""
+    for client in clients:
+        if client != "moe-bench" and not program_of(args, client).exists():
+            return f"--{client}: {program_of(args, client)} is not there"
+    if args.tokenizer and not (args.tokenizer / "tokenizer.json").exists():
+        return f"--tokenizer {args.tokenizer}: no tokenizer.json in it"
+    return None
+
+
+def failures(rows, folder):
+    """A line for each run that ended badly or left no report that could be read."""
+    return [f"{row['client']} at {row['streams']} streams: exit status {row['exit']}, "
+            f"{'no TTFT in its report' if 'ttft_error_mean_s' not in row else 'report read'}; see "
+            f"{folder / (row['client'] + '-' + str(row['streams'])) / 'client.log'}"
+            for row in rows if row["exit"] != 0 or "ttft_error_mean_s" not in row]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--moe-bench", required=True)
@@ -215,15 +242,28 @@ def main():
         parser.error("the other clients need --tokenizer DIR")
     if args.tokenizer:
         args.tokenizer = pathlib.Path(args.tokenizer).resolve()
+    problem = missing(args, given)
+    if problem:
+        print(f"compare_clients: {problem}", file=sys.stderr)
+        return 4
     folder = pathlib.Path(args.out).resolve()
     rows = []
-    for client in given:
-        for streams in (int(n) for n in args.streams.split(",")):
-            rows.append(measure(args, client, streams, folder))
-            print(f"{client} at {streams} streams: done", file=sys.stderr)
+    interrupted = False
+    try:
+        for client in given:
+            for streams in (int(n) for n in args.streams.split(",")):
+                rows.append(measure(args, client, streams, folder))
+                print(f"{client} at {streams} streams: done", file=sys.stderr)
+    except KeyboardInterrupt:
+        interrupted = True
+        print("compare_clients: interrupted; what was measured follows", file=sys.stderr)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").write_text(json.dumps(rows, indent=2) + "\n")
     print_rows(rows)
-    return 0
+    failed = failures(rows, folder)
+    for line in failed:
+        print(f"compare_clients: {line}", file=sys.stderr)
+    return 5 if failed or interrupted else 0
 
 
 if __name__ == "__main__":

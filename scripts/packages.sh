@@ -5,10 +5,11 @@
 #   scripts/packages.sh build test  install those groups
 #   scripts/packages.sh --list      print the list: group, package, what it is for
 #
-# Groups: build; test; optional (what needs them is skipped without them); extra (large, only on
-# request). Sourced by run.sh and test.sh, which call install_packages with the groups they need.
-# When all packages are there nothing is run, so this works without a network. Package names are
-# those of Debian 12; MOE_NO_INSTALL=1 leaves the machine alone and trusts that the tools are there.
+# Groups: build; test; optional (what needs them is skipped without them); emulator (for
+# test_emulated.sh); extra (large, only on request). Sourced by run.sh and test.sh, which call
+# install_packages with the groups they need. When all packages are there nothing is run, so this
+# works without a network. Package names are those of Debian 12; MOE_NO_INSTALL=1 leaves the machine
+# alone and trusts that the tools are there.
 
 package_list() {
   cat <<'LIST'
@@ -39,6 +40,13 @@ optional libopenmpi-dev ranks of moe-a2a run over several hosts
 optional openmpi-bin mpirun
 optional iproute2 ip and tc, for the test of four hosts in network namespaces
 optional util-linux setarch, which ThreadSanitizer may need
+optional valgrind instruction counts of kernels
+emulator bochs PC emulator with AVX-512, with its video BIOS
+emulator bochsbios its BIOS
+emulator bochs-term its display without a window system
+emulator isolinux boot loader of the CD that it starts from
+emulator syslinux-common the boot loader's library
+emulator xorriso writes the CD image
 extra chromium opens an HTML report in a test
 LIST
 }

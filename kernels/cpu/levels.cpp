@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/scalar/scalar.hpp"
 #if defined(__x86_64__)
+#include "kernels/cpu/amx/level.hpp"
 #include "kernels/cpu/avx2/level.hpp"
 #include "kernels/cpu/avx512/level.hpp"
 #include "kernels/cpu/avx512_bf16/level.hpp"
@@ -55,11 +56,41 @@ constexpr KernelTable kAvx512Bf16Table = {
     .axpy = avx512::axpy,
     .f32_to_bf16 = avx512::f32_to_bf16,
     .dot = avx512::dot,
+    .has_coded_bf16 = true,
+};
+
+constexpr KernelTable kAmxTable = {
+    .isa = Isa::kAmx,
+    .gemm = amx::gemm,
+    .gemm_gate_up = amx::gemm_gate_up,
+    .attention = avx512::attention,
+    .rms_norm = avx512::rms_norm,
+    .axpy = avx512::axpy,
+    .f32_to_bf16 = avx512::f32_to_bf16,
+    .dot = avx512::dot,
+    .has_coded_bf16 = true,
+    .bf16_row_block = 256,
 };
 
 #endif
 
 }  // namespace
+
+bool takes_bf16(const KernelTable& table, WeightFormat format) noexcept {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kF16:
+      return false;
+    case WeightFormat::kBf16:
+      return true;
+    case WeightFormat::kFp8:
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return table.has_coded_bf16;
+  }
+  return false;
+}
 
 const KernelTable* level_table(Isa isa) noexcept {
   switch (isa) {
@@ -73,7 +104,7 @@ const KernelTable* level_table(Isa isa) noexcept {
     case Isa::kAvx512Bf16:
       return &kAvx512Bf16Table;
     case Isa::kAmx:
-      break;
+      return &kAmxTable;
 #else
     case Isa::kAvx2:
     case Isa::kAvx512:

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/api.hpp"
+#include "kernels/cpu/interleave.hpp"
 #include "kernels/cpu/layout.hpp"
 
 namespace moe::kernels {
@@ -15,15 +16,35 @@ std::int64_t rows_in_panel(const SourceMatrix& source, std::int64_t panel_idx) {
   return std::clamp<std::int64_t>(source.rows - panel_idx * kPanelRows, 0, kPanelRows);
 }
 
+// Columns that the fast path packs: of whole panels whose columns are neighbours in memory.
+template <class Element>
+std::int64_t pack_whole_rows(const SourceMatrix& source, std::int64_t panel_idx, std::int64_t group,
+                             std::byte* out) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  if (rows_in_panel(source, panel_idx) < kPanelRows || source.col_stride != 1) {
+    return 0;
+  }
+  const std::int64_t row_bytes = source.row_stride * kSize;
+  const std::byte* in = source.data + panel_idx * kPanelRows * row_bytes;
+  if (group * kSize == 4) {
+    return group * interleave_words(in, row_bytes, source.cols / group, out);
+  }
+  return interleave_halves(in, row_bytes, source.cols, out);
+}
+
 // Columns outermost, `group` neighbouring columns of a row side by side.
 template <class Element>
 void pack_plain(const SourceMatrix& source, std::int64_t panel_idx, std::int64_t group,
                 std::byte* out) {
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(Element));
+  const std::int64_t done = pack_whole_rows<Element>(source, panel_idx, group, out);
+  const std::int64_t done_bytes = done * kPanelRows * kSize;
+  const std::int64_t bytes = panel_bytes(source.format, source.cols, 0);
+  std::fill_n(out + done_bytes, bytes - done_bytes, std::byte{0});
   const std::int64_t num_rows = rows_in_panel(source, panel_idx);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     const std::byte* in = source.data + (panel_idx * kPanelRows + row) * source.row_stride * kSize;
-    for (std::int64_t col = 0; col < source.cols; ++col) {
+    for (std::int64_t col = done; col < source.cols; ++col) {
       const std::int64_t at = (col / group * kPanelRows + row) * group + col % group;
       std::memcpy(out + at * kSize, in + col * source.col_stride * kSize, sizeof(Element));
     }
@@ -145,8 +166,6 @@ std::int64_t panel_bytes(WeightFormat format, std::int64_t cols, std::int64_t bl
 }
 
 void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) noexcept {
-  std::fill_n(out, panel_bytes(source.format, source.cols, source.block_cols, source.block),
-              std::byte{0});
   switch (source.format) {
     case WeightFormat::kF32:
       return pack_plain<std::uint32_t>(source, panel_idx, 1, out);
@@ -155,13 +174,20 @@ void pack_panel(const SourceMatrix& source, std::int64_t panel_idx, std::byte* o
     case WeightFormat::kBf16:
       return pack_plain<std::uint16_t>(source, panel_idx, 2, out);
     case WeightFormat::kFp8:
-      return pack_fp8(source, panel_idx, out);
     case WeightFormat::kMxfp4:
-      return pack_mxfp4(source, panel_idx, out);
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
-      return pack_int(source, panel_idx, out);
+      break;
   }
+  std::fill_n(out, panel_bytes(source.format, source.cols, source.block_cols, source.block),
+              std::byte{0});
+  if (source.format == WeightFormat::kFp8) {
+    return pack_fp8(source, panel_idx, out);
+  }
+  if (source.format == WeightFormat::kMxfp4) {
+    return pack_mxfp4(source, panel_idx, out);
+  }
+  pack_int(source, panel_idx, out);
 }
 
 }  // namespace moe::kernels

@@ -21,10 +21,12 @@ constexpr std::int64_t kRows = 8 * kPanelRows + 5;
 constexpr std::int64_t kPanels = 9;
 constexpr std::int64_t kPairs = 4;
 constexpr std::int64_t kIntermediate = kPairs * kPanelRows - 3;
-// Products are computed for batches of 1 to kMaxBatch rows that gather from kInputRows rows, so
-// that the scalar level runs once.
+// Products are computed for batches that gather from kInputRows rows, so that the scalar level runs
+// once: every height of a vector level's tile, and one, two and three tiles of AMX.
 constexpr std::int64_t kInputRows = 4;
-constexpr std::int64_t kMaxBatch = 13;
+constexpr std::int64_t kMaxBatch = 33;
+constexpr std::array<std::int64_t, 15> kBatches = {1, 2,  3,  4,  5,  6,  7,        8,
+                                                   9, 10, 11, 12, 13, 17, kMaxBatch};
 constexpr std::int64_t kXStride = 40;
 constexpr std::int64_t kYStride = kPanels * kPanelRows;
 constexpr std::int64_t kPanelBytesMax = 2432;  // f32: 37 columns of 64 bytes, rounded up
@@ -206,7 +208,7 @@ bool check_gemm(const KernelTable& table, const PackedMatrix& weight, Activation
   scalar::gemm(args);
   args.x_rows = work.x_rows.data();
   args.y = work.actual.data();
-  for (std::int64_t batch = 1; batch <= kMaxBatch; ++batch) {
+  for (const std::int64_t batch : kBatches) {
     work.actual.fill(kCanary);
     args.num_rows = batch;
     table.gemm(args);
@@ -269,7 +271,7 @@ bool check_gate_up(const KernelTable& table, const PackedMatrix& weight, Activat
   args.x_rows = work.x_rows.data();
   args.h = format == ActivationFormat::kF32 ? static_cast<void*>(work.actual.data())
                                             : static_cast<void*>(work.actual_bf16.data());
-  for (std::int64_t batch = 1; batch <= kMaxBatch; ++batch) {
+  for (const std::int64_t batch : kBatches) {
     work.actual.fill(kCanary);
     work.actual_bf16.fill(0xabcdU);
     args.num_rows = batch;
@@ -294,7 +296,7 @@ const char* check_products(const KernelTable& table, Sequence& sequence, Workspa
     if (!check_gate_up(table, weight, ActivationFormat::kF32, GluKind::kSilu, work)) {
       return "gemm_gate_up";
     }
-    if (format == WeightFormat::kBf16) {
+    if (takes_bf16(table, format)) {
       if (!check_gemm(table, weight, ActivationFormat::kBf16, work)) {
         return "gemm with bf16 activations";
       }

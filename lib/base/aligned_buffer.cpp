@@ -1,5 +1,6 @@
 #include "lib/base/aligned_buffer.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,14 +35,23 @@ AlignedBytes::AlignedBytes(std::int64_t size_bytes) {
   if (size_ == 0) return;
   const bool huge = size_ >= kHugePageBytes;
   const std::size_t unit = huge ? kHugePageBytes : kPageBytes;
+  // Huge pages begin at multiples of their size, which not every system gives by itself: what is
+  // mapped before and after is given back.
+  const std::size_t slack = huge ? kHugePageBytes : 0;
   mapped_ = (size_ + unit - 1) / unit * unit;
-  void* mapped =
-      ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      ::mmap(nullptr, mapped_ + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
     fail_allocation(std::to_string(size_));
   }
-  if (huge) ::madvise(mapped, mapped_, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(mapped);
+  if (!huge) return;
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(data_) % kHugePageBytes;
+  const std::size_t before = past == 0 ? 0 : kHugePageBytes - past;
+  if (before > 0) ::munmap(data_, before);
+  data_ += before;
+  if (slack > before) ::munmap(data_ + mapped_, slack - before);
+  ::madvise(data_, mapped_, MADV_HUGEPAGE);
 }
 
 AlignedBytes AlignedBytes::of_elements(std::int64_t count, std::int64_t element_bytes) {

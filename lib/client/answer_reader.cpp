@@ -1,6 +1,7 @@
 #include "lib/client/answer_reader.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -102,6 +103,10 @@ void AnswerReader::take_choices(const StreamEvent& event, double time_s) {
       reasoning_.append(choice.reasoning);
       text_.append(choice.text);
       text_.append(choice.tool_text);
+      if (choice.index == 0 && choice.has_token_ids) {
+        const auto first = event.token_ids.begin() + choice.first_token_id;
+        ids_.insert(ids_.end(), first, first + choice.num_token_ids);
+      }
     }
   }
   if (event.usage) seen.usage_total = event.usage->completion_tokens;
@@ -178,7 +183,9 @@ void AnswerReader::finish(const BodyEnd& end, EventReader& events, const CountTo
     record.server_output_tokens = usage_->completion_tokens;
   }
   count(count_tokens, record);
-  if (keeps_text_) record.text = text_.empty() ? reasoning_ : text_;
+  if (!keeps_text_) return;
+  record.text = text_.empty() ? reasoning_ : text_;
+  if (record.id_output_tokens) record.token_ids = std::move(ids_);
 }
 
 }  // namespace moe::client

@@ -30,7 +30,7 @@ class AnswerReader {
   // A plain answer may not be larger.
   static constexpr std::size_t kMaxBodyBytes = std::size_t{64} << 20;
 
-  // `keeps_text`: the generated text is collected.
+  // `keeps_text`: the generated text and token ids are collected.
   explicit AnswerReader(bool keeps_text) : keeps_text_(keeps_text) {}
 
   void set_status(int status) { status_ = status; }
@@ -87,6 +87,7 @@ class AnswerReader {
   std::string error_type_;
   std::string reasoning_;
   std::string text_;
+  std::vector<std::int32_t> ids_;  // of the first choice
   std::optional<Usage> usage_;
 };
 

@@ -45,6 +45,7 @@ void set_endpoint(CURL* easy, const Endpoint& endpoint, const HeaderList& header
   curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
   // An empty string, not a null pointer, which would let http_proxy of the environment in.
   curl_easy_setopt(easy, CURLOPT_PROXY, endpoint.proxy.c_str());
+  curl_easy_setopt(easy, CURLOPT_NOPROXY, "");  // likewise no_proxy, which would bypass the proxy
   curl_easy_setopt(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, endpoint.checks_tls ? 1L : 0L);

@@ -1,5 +1,6 @@
 #include "lib/client/http_fetch.hpp"
 
+#include <array>
 #include <memory>
 
 #include <curl/curl.h>
@@ -41,13 +42,18 @@ FetchResult http_fetch(const Endpoint& endpoint, const std::string& path,
                      static_cast<curl_off_t>(options.post_body.size()));
     curl_easy_setopt(easy.get(), CURLOPT_POSTFIELDS, options.post_body.c_str());
   }
+  // Says more than the code's name: which name a certificate is for, why it is not trusted.
+  std::array<char, CURL_ERROR_SIZE> detail{};
+  curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, detail.data());
   const CURLcode code = curl_easy_perform(easy.get());
   long status = 0;
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &status);
   if (code == CURLE_OK) {
     result.status = static_cast<int>(status);
   } else {
-    result.error = printable(curl_easy_strerror(code));
+    result.error = printable(detail[0] != '\0' ? detail.data() : curl_easy_strerror(code));
+    result.is_untrusted = code == CURLE_PEER_FAILED_VERIFICATION ||
+                          code == CURLE_SSL_ISSUER_ERROR || code == CURLE_SSL_CACERT_BADFILE;
   }
   return result;
 }

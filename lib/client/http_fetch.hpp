@@ -9,9 +9,10 @@
 namespace moe::client {
 
 struct FetchResult {
-  int status = 0;     // 0: no answer
-  std::string body;   // at most the limit
-  std::string error;  // why there is no answer, one line
+  int status = 0;             // 0: no answer
+  std::string body;           // at most the limit
+  std::string error;          // why there is no answer, one line
+  bool is_untrusted = false;  // its certificate was refused: no second attempt helps
 };
 
 struct FetchOptions {

@@ -18,6 +18,8 @@ namespace {
 constexpr double kAhead_s = 0.2;
 // So many connections at most stand ready without a request.
 constexpr std::int64_t kMaxAhead = 64;
+// And so many are opened in one pass, since what is due waits for them.
+constexpr std::int64_t kMaxConnects = 2;
 // Closed loop: so many requests wait ready for a client that becomes free.
 constexpr std::size_t kMaxStash = 64;
 // The body must end so soon after [DONE], or the connection is closed without it.
@@ -105,7 +107,7 @@ void LoadLoop::run() {
     prepare_first();
     connect_first();
     wait_for_start();
-    transport_.sample_receive_delays([this, count = std::int64_t{0}](double delay_s) mutable {
+    transport_.begin_measuring([this, count = std::int64_t{0}](double delay_s) mutable {
       if (count++ % kDelayStride == 0) self.receive_delay_s.push_back(delay_s);
     });
     loop();
@@ -186,7 +188,7 @@ void LoadLoop::prepare_first() {
 }
 
 void LoadLoop::connect_first() {
-  transport_.connect_ahead(num_unsent_);
+  transport_.connect_ahead(num_unsent_, num_unsent_);
   const double give_up_s = monotonic_s() + kConnectPatience_s;
   while (transport_.num_connecting() > 0 && monotonic_s() < give_up_s) {
     transport_.run_pass(monotonic_s() + 0.01);
@@ -275,7 +277,8 @@ void LoadLoop::prepare_ahead(double now_s) {
   }
   // Kept connections that are free serve too.
   if (start_s_ > 0.0) {
-    transport_.connect_ahead(std::min(num_unsent_ - transport_.num_idle(), kMaxAhead));
+    transport_.connect_ahead(std::min(num_unsent_ - transport_.num_idle(), kMaxAhead),
+                             kMaxConnects);
   }
 }
 
@@ -341,7 +344,10 @@ void LoadLoop::on_ended(Request& request) {
   Client client = std::move(request.client);
   const bool is_success = record.is_success();
   if (is_success) client.answers.push_back(record.text);
-  if (!plan_->keeps_texts) record.text.clear();
+  if (!plan_->keeps_texts) {
+    record.text.clear();
+    record.token_ids.clear();
+  }
   records.push_back(std::move(record));
   free_slots_.push_back(request.slot);
   const std::size_t slot = request.slot;

@@ -50,15 +50,27 @@ void ReceiveTimes::synchronise() {
 }
 
 double ReceiveTimes::last_byte_s(int socket, double not_before_s, double now_s) {
-  iovec data{unused_.data(), unused_.size()};
+  // With MSG_TRUNC the kernel walks over the bytes and copies none.
+  return receive(socket, unused_, MSG_PEEK | MSG_TRUNC, not_before_s, now_s).arrival_s;
+}
+
+Received ReceiveTimes::peek(int socket, std::span<char> buffer, double not_before_s, double now_s) {
+  return receive(socket, buffer, MSG_PEEK, not_before_s, now_s);
+}
+
+Received ReceiveTimes::receive(int socket, std::span<char> buffer, int flags, double not_before_s,
+                               double now_s) {
+  iovec data{buffer.data(), buffer.size()};
   alignas(cmsghdr) char control[128];
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  // With MSG_TRUNC the kernel walks over the bytes and copies none.
-  if (recvmsg(socket, &message, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) <= 0) return now_s;
+  Received received;
+  received.size = recvmsg(socket, &message, flags | MSG_DONTWAIT);
+  received.arrival_s = now_s;
+  if (received.size <= 0) return received;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_TIMESTAMPING) continue;
@@ -67,9 +79,10 @@ double ReceiveTimes::last_byte_s(int socket, double not_before_s, double now_s) 
     if (stamp.tv_sec == 0 && stamp.tv_nsec == 0) continue;
     has_stamps_ = true;
     const double arrived_s = seconds_between(stamp, {}) - wall_minus_monotonic_s_;
-    return std::clamp(arrived_s, std::min(not_before_s, now_s), now_s);
+    received.arrival_s = std::clamp(arrived_s, std::min(not_before_s, now_s), now_s);
+    break;
   }
-  return now_s;
+  return received;
 }
 
 }  // namespace moe::client

@@ -6,6 +6,8 @@
 // step of the wall clock cannot reach a figure.
 
 #include <array>
+#include <cstddef>
+#include <span>
 
 namespace moe::client {
 
@@ -14,6 +16,11 @@ namespace moe::client {
 
 // False when the kernel has no such stamps for this socket.
 bool enable_receive_times(int socket);
+
+struct Received {
+  long size = 0;  // bytes; 0: the other side has closed; below 0: see errno
+  double arrival_s = 0.0;
+};
 
 class ReceiveTimes {
  public:
@@ -24,9 +31,15 @@ class ReceiveTimes {
   // `not_before_s` is when the socket was last known to be empty, `now_s` the present, both
   // monotonic. Without a stamp: `now_s`.
   [[nodiscard]] double last_byte_s(int socket, double not_before_s, double now_s);
+  // The bytes themselves, which stay to be read, with the arrival of the last of them.
+  [[nodiscard]] Received peek(int socket, std::span<char> buffer, double not_before_s,
+                              double now_s);
   [[nodiscard]] bool has_stamps() const { return has_stamps_; }
 
  private:
+  Received receive(int socket, std::span<char> buffer, int flags, double not_before_s,
+                   double now_s);
+
   double wall_minus_monotonic_s_ = 0.0;
   std::array<char, 16384> unused_{};  // as long as libcurl's reads; nothing is written to it
   bool has_stamps_ = false;

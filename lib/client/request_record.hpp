@@ -83,7 +83,10 @@ struct RequestRecord {
   std::int32_t num_output_events = 0;  // events with text, reasoning or a tool call
   std::vector<TokenArrival> arrivals;
   std::string finish_reason;
-  std::string text;  // the answer, only when the run keeps texts
+  // Only when the run keeps texts: the answer, and the first choice's ids where the server sends
+  // those of every token.
+  std::string text;
+  std::vector<std::int32_t> token_ids;
 
   [[nodiscard]] bool is_success() const { return failure == Failure::kNone; }
 };

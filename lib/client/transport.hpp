@@ -1,7 +1,7 @@
 #pragma once
 
-// HTTP exchanges of one thread: libcurl's multi interface on an epoll loop. Receive times are taken
-// before libcurl reads; requests go out on connections that were opened ahead when there are some.
+// HTTP exchanges of one thread: libcurl's multi interface on an epoll loop. Receive times are the
+// kernel's; requests go out on connections that were opened ahead or kept, when there are some.
 
 #include <cstdint>
 #include <functional>
@@ -18,6 +18,9 @@ struct TransportOptions {
   double timeout_s = 600.0;  // of one request
   double connect_timeout_s = 10.0;
   std::int64_t max_connections = 1024;  // kept open between requests
+  // The chunks of answers over plain HTTP without a proxy are read from the socket; false leaves
+  // all reading to libcurl, which takes longer and comes to the same.
+  bool takes_bodies = true;
 };
 
 struct ExchangeEnd {
@@ -39,11 +42,11 @@ class ExchangeListener {
   virtual void on_end(const ExchangeEnd& end, double time_s) = 0;
 };
 
-// What the loop saw of itself since the last reset.
+// What the loop saw of itself since begin_measuring().
 struct LoopStats {
   std::int64_t num_reads = 0;
   std::int64_t num_bytes = 0;
-  double longest_pass_s = 0.0;
+  double longest_pass_s = 0.0;  // from one look at the sockets to the next
   bool has_kernel_times = false;
 };
 
@@ -65,16 +68,18 @@ class Transport {
   // Ends without on_end; the connection is closed when the exchange was under way.
   void drop(Exchange* exchange);
 
-  // Begins connecting until so many sockets stand ready or are on their way.
-  void connect_ahead(std::int64_t count);
+  // Begins connecting until so many sockets stand ready or are on their way; a connect takes tens
+  // of microseconds, so `at_most` so many in this call.
+  void connect_ahead(std::int64_t count, std::int64_t at_most);
   [[nodiscard]] std::int64_t num_connecting() const;
   // Kept connections without a request; those standing ready are not among them.
   [[nodiscard]] std::int64_t num_idle() const;
 
-  // Waits for the network until `until_s` at most, then does what is due.
+  // Waits for the network until `until_s` at most, then reads what is ready. When `until_s` comes
+  // while there is more to read, returns and goes on with it in the next pass.
   void run_pass(double until_s);
-  // Reads of which a sample is reported: how long bytes had waited.
-  void sample_receive_delays(std::function<void(double delay_s)> sink);
+  // Sets the statistics back; `delay_sink` is told of each read how long its bytes had waited.
+  void begin_measuring(std::function<void(double delay_s)> delay_sink);
 
   [[nodiscard]] const LoopStats& stats() const;
   [[nodiscard]] std::int64_t num_running() const;

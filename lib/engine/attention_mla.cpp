@@ -107,6 +107,21 @@ void attend_latent_item(const LayerContext& context, const AttentionItem& item, 
   }
 }
 
+// Row i of the key projection of a head, [kv_lora].
+void read_key_row(const LayerContext& context, std::int64_t head, std::int64_t i, float* out) {
+  const MlaConfig& mla = context.config.attention.mla;
+  const model::AttentionView& stored = *context.mla;
+  if (!stored.kv_b.empty()) {
+    model::read_matrix_row(stored.kv_b, head * (mla.qk_nope_head_dim + mla.v_head_dim) + i, out);
+    return;
+  }
+  std::vector<float> row(static_cast<std::size_t>(mla.qk_nope_head_dim));
+  for (std::int64_t c = 0; c < mla.kv_lora_rank; ++c) {
+    model::read_matrix_row(stored.k_b, head * mla.kv_lora_rank + c, row.data());
+    out[c] = row[static_cast<std::size_t>(i)];
+  }
+}
+
 // Queries and keys as the unabsorbed form has them: [nope | rope] per head.
 void observe_heads(const LayerContext& context) {
   const AttentionConfig& config = context.config.attention;
@@ -131,7 +146,7 @@ void observe_heads(const LayerContext& context) {
       std::copy_n(key + lora, mla.qk_rope_head_dim, k.data() + at + nope);
     }
     for (std::int64_t i = 0; i < nope; ++i) {
-      model::read_matrix_row(*context.kv_b, head * (nope + mla.v_head_dim) + i, w_uk.data());
+      read_key_row(context, head, i, w_uk.data());
       for (std::int64_t row = 0; row < num_rows; ++row) {
         const auto idx = static_cast<std::size_t>(row);
         const float* const key =

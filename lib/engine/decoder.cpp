@@ -83,7 +83,7 @@ void run_pass(DecoderState& state, const Pass& pass, float* logits) {
                                state.kv,
                                layer,
                                state.top_k,
-                               state.layer0_kv_b,
+                               state.layer0_mla,
                                is_reduced && layer == last};
     attention_block(context);
     const std::int64_t num_rows = context.num_out_rows();

@@ -17,7 +17,7 @@ namespace moe::engine {
 struct DecoderState {
   const model::ModelConfig* config = nullptr;
   const ModelWeights* weights = nullptr;
-  const model::MatrixView* layer0_kv_b = nullptr;  // MLA, for observers
+  const model::AttentionView* layer0_mla = nullptr;  // as stored, for observers
   std::int32_t top_k = 0;
   RopeTable rope_short;
   RopeTable rope_long;

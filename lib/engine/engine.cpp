@@ -56,7 +56,7 @@ void check_options(const ModelConfig& config, const EngineOptions& options) {
                     config.max_position_embeddings, options.max_context));
   }
   check_top_k(config, options.top_k_override);
-  if (kernels::kernel_table(options.isa) == nullptr) {
+  if (options.kernel_table == nullptr && kernels::kernel_table(options.isa) == nullptr) {
     throw Error(ErrorCode::kUnavailable,
                 fmt::format("this machine or this build has no kernels of level {}; choose another",
                             kernels::isa_name(options.isa)));
@@ -96,8 +96,8 @@ struct Engine::Impl {
   ModelWeights weights;
   DecoderState decoder;
   ForwardStats stats;
-  // For an observer of MLA keys: the stored matrix and what keeps it mapped.
-  model::MatrixView layer0_kv_b;
+  // For an observer of MLA keys: the stored matrices and what keeps them mapped.
+  model::AttentionView layer0_mla;
   std::shared_ptr<const model::TensorFiles> files;
   std::shared_ptr<const model::GgufFile> gguf;
 
@@ -123,10 +123,10 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
   decoder.config = &config;
   decoder.weights = &weights;
   if (config.attention.is_mla) {
-    layer0_kv_b = model.layers.front().attention.kv_b;
+    layer0_mla = model.layers.front().attention;
     files = model.files;
     gguf = model.gguf;
-    decoder.layer0_kv_b = &layer0_kv_b;
+    decoder.layer0_mla = &layer0_mla;
   }
   decoder.top_k = shape.top_k;
   decoder.rope_short = make_rope_table(config.attention.rope, RopeMode::kShort);
@@ -134,7 +134,8 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
     decoder.rope_long = make_rope_table(config.attention.rope, RopeMode::kLong);
   }
   decoder.exec.pool = &pool;
-  decoder.exec.kernels = kernels::kernel_table(options.isa);
+  decoder.exec.kernels =
+      options.kernel_table != nullptr ? options.kernel_table : kernels::kernel_table(options.isa);
   decoder.exec.activations = options.activations;
   decoder.exec.moe_path = options.moe_path;
   decoder.exec.stats = &stats;
@@ -279,6 +280,15 @@ void Engine::set_tensor_observer(TensorObserver* observer) {
 
 void Engine::set_routing_observer(RoutingObserver* observer) {
   impl_->decoder.exec.routing_observer = observer;
+}
+
+ThreadPool& Engine::threads() {
+  return impl_->pool;
+}
+
+std::span<const std::byte> Engine::packed_weights() const {
+  const AlignedBytes& packed = impl_->weights.packed;
+  return {packed.data(), static_cast<std::size_t>(packed.size_bytes())};
 }
 
 void Engine::reset(SequenceId sequence) {

@@ -16,6 +16,7 @@
 #include "kernels/api.hpp"
 #include "lib/base/interrupt.hpp"
 #include "lib/base/progress.hpp"
+#include "lib/base/thread_pool.hpp"
 #include "lib/model/bound_model.hpp"
 
 namespace moe::engine {
@@ -28,6 +29,8 @@ enum class MoePath : std::uint8_t { kFused, kUnfused };
 struct EngineOptions {
   int num_threads = 1;
   kernels::Isa isa = kernels::Isa::kScalar;
+  // Instead of the table of `isa`: a level that the machine lacks, emulated. Not owned.
+  const kernels::KernelTable* kernel_table = nullptr;
   kernels::ActivationFormat activations = kernels::ActivationFormat::kF32;
   std::int32_t max_sequences = 1;
   std::int64_t max_context = 0;  // tokens per sequence, 1 .. max_position_embeddings
@@ -144,6 +147,11 @@ class Engine {
   void set_moe_path(MoePath path);
   void set_tensor_observer(TensorObserver* observer);    // null: none
   void set_routing_observer(RoutingObserver* observer);  // null: none
+
+  // The threads that forward() runs on and the block of weights that it reads, for measuring the
+  // machine between passes. The weights are packed; embeddings are not among them.
+  [[nodiscard]] ThreadPool& threads();
+  [[nodiscard]] std::span<const std::byte> packed_weights() const;
 
  private:
   struct Impl;

@@ -38,7 +38,7 @@ struct Exec {
 // Whether products with this matrix read activations rounded to bf16.
 [[nodiscard]] inline bool reads_bf16(const Exec& exec, const kernels::PackedMatrix& weight) {
   return exec.activations == kernels::ActivationFormat::kBf16 &&
-         weight.format == kernels::WeightFormat::kBf16;
+         kernels::takes_bf16(*exec.kernels, weight.format);
 }
 
 // Adds the wall time of a scope to one stage.

@@ -15,6 +15,12 @@ using kernels::PackedMatrix;
 // Rows of one work item: enough to use a panel many times while it is in the first-level cache, few
 // enough that the activations of the block stay in the second-level cache.
 constexpr std::int64_t kRowBlock = 96;
+
+// The same for a product of this call: levels with tiles want more, of bf16.
+std::int64_t row_block(const Exec& exec, bool use_bf16) {
+  return use_bf16 ? std::max(kRowBlock, exec.kernels->bf16_row_block) : kRowBlock;
+}
+
 // Items a thread gets of a large region: the last one to finish keeps the others waiting for about
 // 1/32 of the region.
 constexpr std::int64_t kItemsPerThread = 16;
@@ -35,20 +41,18 @@ struct Shape {
   std::int64_t num_units = 0;
   std::int64_t unit_bytes = 0;
   std::int64_t num_rows = 0;
+  std::int64_t row_block = kRowBlock;
+
+  [[nodiscard]] std::int64_t num_row_blocks() const { return div_ceil(num_rows, row_block); }
+  // Row blocks of nearly equal height.
+  [[nodiscard]] std::int64_t row_block_begin(std::int64_t block) const {
+    return num_rows * block / num_row_blocks();
+  }
 };
-
-std::int64_t num_row_blocks(std::int64_t rows) {
-  return div_ceil(rows, kRowBlock);
-}
-
-// Row blocks of nearly equal height.
-std::int64_t row_block_begin(std::int64_t rows, std::int64_t block) {
-  return rows * block / num_row_blocks(rows);
-}
 
 std::int64_t call_cost(const Shape& shape) {
   if (shape.num_rows == 0) return 0;
-  const std::int64_t blocks = num_row_blocks(shape.num_rows);
+  const std::int64_t blocks = shape.num_row_blocks();
   return shape.num_units * (blocks * shape.unit_bytes + shape.unit_bytes * shape.num_rows / 4);
 }
 
@@ -67,16 +71,15 @@ void run_items(Exec& exec, std::size_t num_calls, ShapeOf&& shape_of, Body&& bod
   for (std::size_t call = 0; call < num_calls; ++call) {
     const Shape shape = shape_of(call);
     if (shape.num_rows == 0) continue;
-    const std::int64_t blocks = num_row_blocks(shape.num_rows);
+    const std::int64_t blocks = shape.num_row_blocks();
     const std::int64_t cost = unit_cost(shape.unit_bytes, div_ceil(shape.num_rows, blocks));
     const std::int64_t step = std::clamp<std::int64_t>(target / cost, 1, shape.num_units);
     for (std::int64_t unit = 0; unit < shape.num_units; unit += step) {
       for (std::int64_t block = 0; block < blocks; ++block) {
-        exec.items.push_back(
-            {static_cast<std::int32_t>(call), static_cast<std::int32_t>(unit),
-             static_cast<std::int32_t>(std::min(unit + step, shape.num_units)),
-             static_cast<std::int32_t>(row_block_begin(shape.num_rows, block)),
-             static_cast<std::int32_t>(row_block_begin(shape.num_rows, block + 1))});
+        exec.items.push_back({static_cast<std::int32_t>(call), static_cast<std::int32_t>(unit),
+                              static_cast<std::int32_t>(std::min(unit + step, shape.num_units)),
+                              static_cast<std::int32_t>(shape.row_block_begin(block)),
+                              static_cast<std::int32_t>(shape.row_block_begin(block + 1))});
       }
     }
   }
@@ -93,6 +96,10 @@ void count_product(Exec& exec, const PackedMatrix& weight, std::int64_t rows) {
   if (rows == 0) return;
   exec.stats->weight_bytes_read += packed_bytes(weight);
   exec.stats->flops += 2 * rows * weight.rows * weight.cols;
+}
+
+bool uses_bf16(const Exec& exec, const LinearCall& call) {
+  return reads_bf16(exec, *call.weight) && call.x.bf16 != nullptr;
 }
 
 // The row list of a block that starts at `begin`, or the shifted base where there is no list.
@@ -121,7 +128,7 @@ std::int64_t max_work_items(int num_threads, std::int64_t max_calls, std::int64_
   // Every row block of a call contributes its share of the total cost over the target, at most
   // kItemsPerThread per thread in all, doubled because units per item round down, and one item for
   // the rest.
-  return num_row_blocks(max_total_rows) + 2 * max_calls +
+  return div_ceil(max_total_rows, kRowBlock) + 2 * max_calls +
          4 * static_cast<std::int64_t>(num_threads) * kItemsPerThread;
 }
 
@@ -130,11 +137,11 @@ void run_linear(Exec& exec, std::span<const LinearCall> calls) {
   const auto shape_of = [&](std::size_t idx) {
     const LinearCall& call = calls[idx];
     return Shape{div_ceil(call.weight->rows, kPanelRows), call.weight->panel_stride_bytes,
-                 call.num_rows};
+                 call.num_rows, row_block(exec, uses_bf16(exec, call))};
   };
   run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
     const LinearCall& call = calls[static_cast<std::size_t>(item.call)];
-    const bool use_bf16 = reads_bf16(exec, *call.weight) && call.x.bf16 != nullptr;
+    const bool use_bf16 = uses_bf16(exec, call);
     kernels::GemmArgs args;
     args.weight = *call.weight;
     args.panel_begin = item.unit_begin;
@@ -158,7 +165,7 @@ void run_gate_up(Exec& exec, std::span<const GateUpCall> calls) {
   const auto shape_of = [&](std::size_t idx) {
     const GateUpCall& call = calls[idx];
     return Shape{div_ceil(call.intermediate, kPanelRows), 2 * call.weight->panel_stride_bytes,
-                 call.num_rows};
+                 call.num_rows, row_block(exec, call.use_bf16)};
   };
   run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
     const GateUpCall& call = calls[static_cast<std::size_t>(item.call)];

@@ -11,7 +11,7 @@
 
 namespace moe::engine {
 
-// Rows of activations in f32 and, for products with bf16 weights in bf16 mode, rounded.
+// Rows of activations in f32 and, in bf16 mode for the products that take bf16, rounded.
 struct Activations {
   const float* f32 = nullptr;
   const std::uint16_t* bf16 = nullptr;

@@ -23,7 +23,7 @@ struct LayerContext {
   KvCache& kv;
   int layer = 0;
   std::int32_t top_k = 0;
-  const model::MatrixView* kv_b = nullptr;  // MLA, for an observer of unabsorbed keys
+  const model::AttentionView* mla = nullptr;  // as stored, for an observer of unabsorbed keys
   // The last layer keeps only the rows whose logits are wanted, once their keys are stored.
   bool keeps_head_rows_only = false;
 

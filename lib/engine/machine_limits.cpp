@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "lib/base/aligned_buffer.hpp"
@@ -20,38 +21,80 @@ using kernels::WeightFormat;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kWordsPerStep = 32;
-// A matrix whose panels and rows stay in the L1 and L2 of any core we know: 32 KiB in f32.
-constexpr std::int64_t kPeakRows = 32;
-constexpr std::int64_t kPeakCols = 256;
 // The best number of tokens depends on the level's register tile; all are tried.
-constexpr std::array<std::int32_t, 5> kTokenCounts = {8, 12, 16, 24, 48};
-constexpr std::int64_t kMaxTokens = 48;
+constexpr std::array<std::int32_t, 5> kTokenCounts = {8, 12, 16, 24, ProductLoop::kMaxTokens};
 
 // A single sample may fall on a moment when something else has the memory bus.
 constexpr std::int32_t kMinSamples = 3;
 
-// Runs body() again and again for about `seconds`; returns the shortest time of one call.
+// Whether its cores were free is known only at the end, when the widest reading is.
+struct TimedSample {
+  double duration_s = 0.0;
+  std::array<CoreProbe, 2> around;
+};
+
+// Of one figure.
+struct SampleSet {
+  std::vector<TimedSample> samples;
+  double work = 0.0;  // of one sample: bytes or operations
+  RateByState* target = nullptr;
+};
+
+class LimitsRun {
+ public:
+  LimitsRun(const LimitsOptions& options, CoreWatch& watch, const Clock& clock, Progress& progress,
+            const Interrupt& interrupt)
+      : options_(options),
+        watch_(watch),
+        clock_(clock),
+        progress_(progress),
+        interrupt_(interrupt) {}
+
+  MachineLimits run();
+
+ private:
+  void measure_read(MemoryLevel level, std::int64_t bytes_per_thread, ThreadPool& pool);
+  void measure_peak(const PeakCase& of, ThreadPool& pool);
+  void measure_instruction(const MultiplyInstruction& instruction, ThreadPool& pool);
+  void rate_samples();
+  void count_figure() { progress_.update(++num_done_); }
+  // Runs body() again and again for about `seconds`, the cores probed before and after each.
+  template <typename Body>
+  std::vector<TimedSample> take_samples(ThreadPool& pool, double seconds, Body&& body);
+
+  const LimitsOptions& options_;
+  CoreWatch& watch_;
+  const Clock& clock_;
+  Progress& progress_;
+  const Interrupt& interrupt_;
+  MachineLimits limits_;
+  std::vector<SampleSet> sets_;
+  std::int64_t num_done_ = 0;
+};
+
 template <typename Body>
-double best_time_s(double seconds, const Clock& clock, const Interrupt& interrupt, Body&& body,
-                   std::int32_t* num_samples) {
-  double best_s = 0.0;
-  const double begin_s = clock.now_s();
-  *num_samples = 0;
+std::vector<TimedSample> LimitsRun::take_samples(ThreadPool& pool, double seconds, Body&& body) {
+  std::vector<TimedSample> samples;
+  CoreProbe before;
+  watch_.probe(pool, before);
+  const double begin_s = clock_.now_s();
   for (;;) {
-    const double start_s = clock.now_s();
+    TimedSample sample;
+    sample.around[0] = before;
+    const double start_s = clock_.now_s();
     body();
-    const double end_s = clock.now_s();
-    const double sample_s = end_s - start_s;
-    if (sample_s > 0.0 && (best_s == 0.0 || sample_s < best_s)) best_s = sample_s;
-    ++*num_samples;
-    const bool is_enough = end_s - begin_s >= seconds && *num_samples >= kMinSamples;
-    if (is_enough || interrupt.requested()) return best_s;
+    const double end_s = clock_.now_s();
+    watch_.probe(pool, sample.around[1]);
+    before = sample.around[1];
+    sample.duration_s = end_s - start_s;
+    samples.push_back(std::move(sample));
+    const bool is_enough =
+        end_s - begin_s >= seconds && std::ssize(samples) >= std::ptrdiff_t{kMinSamples};
+    if (is_enough || interrupt_.requested()) return samples;
   }
 }
 
-BandwidthLimit measure_read(MemoryLevel level, std::int64_t bytes_per_thread, ThreadPool& pool,
-                            const LimitsOptions& options, const Clock& clock,
-                            const Interrupt& interrupt) {
+void LimitsRun::measure_read(MemoryLevel level, std::int64_t bytes_per_thread, ThreadPool& pool) {
   const std::int32_t num_threads = pool.num_threads();
   const std::int64_t words =
       align_up(div_ceil(bytes_per_thread, std::int64_t{sizeof(std::uint64_t)}), kWordsPerStep);
@@ -74,84 +117,66 @@ BandwidthLimit measure_read(MemoryLevel level, std::int64_t bytes_per_thread, Th
       sink.fetch_add(sum, std::memory_order_relaxed);
     });
   };
-  BandwidthLimit limit;
+  sample();  // warm
+  BandwidthLimit& limit = limits_.bandwidth.emplace_back();
   limit.level = level;
   limit.num_threads = num_threads;
   limit.buffer_bytes = pass_bytes * num_threads;
-  sample();  // warm
-  const double best_s =
-      best_time_s(options.seconds_per_figure, clock, interrupt, sample, &limit.num_samples);
-  const std::int64_t sample_bytes = pass_bytes * num_passes * num_threads;
-  if (best_s > 0.0) limit.bytes_per_s = static_cast<double>(sample_bytes) / best_s;
-  return limit;
+  const double sample_bytes = static_cast<double>(pass_bytes * num_passes * num_threads);
+  sets_.push_back(
+      {take_samples(pool, options_.seconds_per_figure, sample), sample_bytes, &limit.bytes_per_s});
 }
 
-// Operands of one thread's product: zero weights, which no kernel treats apart.
-struct PeakOperands {
-  PeakOperands(const PeakCase& of)
-      : weights(kernels::panel_bytes(of.weights, kPeakCols, kPeakCols) *
-                div_exact(kPeakRows, kernels::kPanelRows)),
-        x(kMaxTokens * kPeakCols),
-        y(kMaxTokens * kPeakRows) {}
-
-  AlignedBytes weights;
-  AlignedBuffer<float> x;  // large enough for bf16, too
-  AlignedBuffer<float> y;
-};
-
-kernels::GemmArgs gemm_args(const PeakCase& of, PeakOperands& operands, std::int32_t num_tokens) {
-  kernels::GemmArgs args;
-  args.weight.data = operands.weights.data();
-  args.weight.format = of.weights;
-  args.weight.rows = kPeakRows;
-  args.weight.cols = kPeakCols;
-  args.weight.block_cols = kPeakCols;
-  args.weight.panel_stride_bytes = kernels::panel_bytes(of.weights, kPeakCols, kPeakCols);
-  args.panel_end = div_exact(kPeakRows, kernels::kPanelRows);
-  args.activation_format = of.activations;
-  args.x = operands.x.data();
-  args.x_stride = kPeakCols;
-  args.num_rows = num_tokens;
-  args.y = operands.y.data();
-  args.y_stride = kPeakRows;
-  return args;
-}
-
-PeakLimit measure_peak(const PeakCase& of, ThreadPool& pool, const LimitsOptions& options,
-                       const Clock& clock, const Interrupt& interrupt) {
-  const kernels::KernelTable* table = kernels::kernel_table(of.isa);
-  MOE_CHECK(table != nullptr);
-  std::vector<PeakOperands> operands;
-  for (int i = 0; i < pool.num_threads(); ++i) operands.emplace_back(of);
-  PeakLimit limit;
-  limit.isa = of.isa;
-  limit.weights = of.weights;
-  limit.activations = of.activations;
+void LimitsRun::measure_peak(const PeakCase& of, ThreadPool& pool) {
+  ProductLoop loop(of, pool.num_threads());
+  PeakLimit& limit = limits_.peaks.emplace_back();
+  limit.of = of;
   limit.num_threads = pool.num_threads();
+  // About 2 million operations a sample on the slowest level, 20 on the others.
+  const std::int64_t num_calls = of.isa == Isa::kScalar ? 4 : 40;
+  double best_rate = 0.0;
   for (const std::int32_t num_tokens : kTokenCounts) {
-    const double call_flops = 2.0 * static_cast<double>(kPeakRows * kPeakCols * num_tokens);
-    // About 2 million operations a sample on the slowest level, 20 on the others.
-    const std::int64_t num_calls = of.isa == Isa::kScalar ? 4 : 40;
     const auto sample = [&] {
       pool.run([&](int thread_idx) {
-        const kernels::GemmArgs args =
-            gemm_args(of, operands[static_cast<std::size_t>(thread_idx)], num_tokens);
-        for (std::int64_t call = 0; call < num_calls; ++call) table->gemm(args);
+        for (std::int64_t call = 0; call < num_calls; ++call) loop.run(thread_idx, num_tokens);
       });
     };
-    std::int32_t num_samples = 0;
-    const double best_s =
-        best_time_s(options.seconds_per_figure / static_cast<double>(kTokenCounts.size()), clock,
-                    interrupt, sample, &num_samples);
-    if (best_s <= 0.0) continue;
-    const double flops_per_s =
-        call_flops * static_cast<double>(num_calls * pool.num_threads()) / best_s;
-    if (flops_per_s > limit.flops_per_s) {
-      limit.flops_per_s = flops_per_s;
+    SampleSet set;
+    set.samples = take_samples(
+        pool, options_.seconds_per_figure / static_cast<double>(kTokenCounts.size()), sample);
+    set.work = ProductLoop::flops(num_tokens) * static_cast<double>(num_calls * pool.num_threads());
+    set.target = &limit.flops_per_s;
+    for (const TimedSample& one : set.samples) {
+      if (one.duration_s <= 0.0 || set.work / one.duration_s <= best_rate) continue;
+      best_rate = set.work / one.duration_s;
       limit.num_rows = num_tokens;
     }
+    sets_.push_back(std::move(set));
   }
-  return limit;
+}
+
+void LimitsRun::measure_instruction(const MultiplyInstruction& instruction, ThreadPool& pool) {
+  constexpr int kCallsPerSample = 50;  // of a few microseconds each
+  InstructionLimit& limit = limits_.instructions.emplace_back();
+  limit.instruction = &instruction;
+  limit.num_threads = pool.num_threads();
+  const auto sample = [&] {
+    pool.run([&](int) {
+      for (int call = 0; call < kCallsPerSample; ++call) instruction.call();
+    });
+  };
+  const double sample_ops = instruction.ops_per_call * kCallsPerSample * pool.num_threads();
+  sets_.push_back(
+      {take_samples(pool, options_.seconds_per_figure, sample), sample_ops, &limit.ops_per_s});
+}
+
+void LimitsRun::rate_samples() {
+  for (const SampleSet& set : sets_) {
+    for (const TimedSample& sample : set.samples) {
+      if (sample.duration_s <= 0.0) continue;
+      set.target->add(set.work / sample.duration_s, watch_.reference().state(sample.around));
+    }
+  }
 }
 
 struct ReadCase {
@@ -195,26 +220,38 @@ const BandwidthLimit* MachineLimits::find(MemoryLevel level, std::int32_t num_th
   return nullptr;
 }
 
-const PeakLimit* MachineLimits::find(Isa isa, WeightFormat weights, ActivationFormat activations,
-                                     std::int32_t num_threads) const {
+const PeakLimit* MachineLimits::find(const PeakCase& of, std::int32_t num_threads) const {
   for (const PeakLimit& limit : peaks) {
-    if (limit.isa == isa && limit.weights == weights && limit.activations == activations &&
-        limit.num_threads == num_threads) {
-      return &limit;
-    }
+    if (limit.of == of && limit.num_threads == num_threads) return &limit;
   }
   return nullptr;
 }
 
+void RateByState::add(double rate, CoreState state) {
+  best = std::max(best, rate);
+  ++num_samples;
+  if (state == CoreState::kFree) {
+    best_free = std::max(best_free, rate);
+    ++num_free;
+  } else if (state == CoreState::kShared) {
+    best_shared = std::max(best_shared, rate);
+    ++num_shared;
+  }
+}
+
 std::vector<PeakCase> all_peak_cases() {
   std::vector<PeakCase> cases;
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (int level = 0; level < kernels::kNumIsas; ++level) {
+    const Isa isa = static_cast<Isa>(level);
     if (kernels::kernel_table(isa) == nullptr) continue;
-    for (const WeightFormat weights : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
-                                       WeightFormat::kFp8, WeightFormat::kMxfp4}) {
-      cases.push_back({isa, weights, ActivationFormat::kF32});
+    for (const ActivationFormat activations : {ActivationFormat::kF32, ActivationFormat::kBf16}) {
+      for (const WeightFormat weights :
+           {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16, WeightFormat::kFp8,
+            WeightFormat::kMxfp4, WeightFormat::kInt8, WeightFormat::kInt4}) {
+        const PeakCase of = {isa, weights, activations};
+        if (can_multiply(of)) cases.push_back(of);
+      }
     }
-    cases.push_back({isa, WeightFormat::kBf16, ActivationFormat::kBf16});
   }
   return cases;
 }
@@ -224,35 +261,57 @@ std::int64_t dram_buffer_bytes(std::int64_t l3_bytes, std::int64_t available_byt
   return available_bytes > 0 ? std::min(wanted, available_bytes / 4) : wanted;
 }
 
-MachineLimits measure_machine_limits(const LimitsOptions& options, const Clock& clock,
-                                     Progress& progress, const Interrupt& interrupt) {
-  MachineLimits limits;
-  const double begin_s = clock.now_s();
-  std::int64_t num_figures = 0;
-  for (const std::int32_t num_threads : options.thread_counts) {
-    num_figures +=
-        static_cast<std::int64_t>(read_cases(options, num_threads).size() + options.peaks.size());
+MachineLimits LimitsRun::run() {
+  const double begin_s = clock_.now_s();
+  std::vector<const MultiplyInstruction*> instructions;
+  for (const MultiplyInstruction& instruction : multiply_instructions()) {
+    if (options_.has_instructions && kernels::isa_supported(instruction.isa)) {
+      instructions.push_back(&instruction);
+    }
   }
-  progress.begin("limits", num_figures, "figures");
-  std::int64_t done = 0;
-  for (const std::int32_t num_threads : options.thread_counts) {
+  std::size_t num_reads = 0;
+  for (const std::int32_t num_threads : options_.thread_counts) {
+    num_reads += read_cases(options_, num_threads).size();
+  }
+  // The sets point at their figures.
+  const std::size_t num_counts = options_.thread_counts.size();
+  limits_.bandwidth.reserve(num_reads);
+  limits_.peaks.reserve(num_counts * options_.peaks.size());
+  limits_.instructions.reserve(num_counts * instructions.size());
+  progress_.begin("limits",
+                  static_cast<std::int64_t>(
+                      num_reads + num_counts * (options_.peaks.size() + instructions.size())),
+                  "figures");
+  for (const std::int32_t num_threads : options_.thread_counts) {
     ThreadPool pool(num_threads);
-    for (const ReadCase& of : read_cases(options, num_threads)) {
-      if (interrupt.requested()) break;
-      limits.bandwidth.push_back(
-          measure_read(of.level, of.bytes_per_thread, pool, options, clock, interrupt));
-      progress.update(++done);
+    watch_.calibrate(pool);
+    for (const ReadCase& of : read_cases(options_, num_threads)) {
+      if (interrupt_.requested()) break;
+      measure_read(of.level, of.bytes_per_thread, pool);
+      count_figure();
     }
-    for (const PeakCase& of : options.peaks) {
-      if (interrupt.requested()) break;
-      limits.peaks.push_back(measure_peak(of, pool, options, clock, interrupt));
-      progress.update(++done);
+    for (const MultiplyInstruction* instruction : instructions) {
+      if (interrupt_.requested()) break;
+      measure_instruction(*instruction, pool);
+      count_figure();
+    }
+    for (const PeakCase& of : options_.peaks) {
+      if (interrupt_.requested()) break;
+      measure_peak(of, pool);
+      count_figure();
     }
   }
-  progress.end();
-  limits.is_partial = interrupt.requested();
-  limits.wall_s = clock.now_s() - begin_s;
-  return limits;
+  progress_.end();
+  rate_samples();
+  limits_.is_partial = interrupt_.requested();
+  limits_.wall_s = clock_.now_s() - begin_s;
+  return std::move(limits_);
+}
+
+MachineLimits measure_machine_limits(const LimitsOptions& options, CoreWatch& watch,
+                                     const Clock& clock, Progress& progress,
+                                     const Interrupt& interrupt) {
+  return LimitsRun(options, watch, clock, progress, interrupt).run();
 }
 
 }  // namespace moe::engine

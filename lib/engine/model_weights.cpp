@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
+#include "lib/engine/pack_part.hpp"
 #include "lib/model/coded_matrix.hpp"
 
 namespace moe::engine {
@@ -43,7 +45,15 @@ void plan_mla(const model::AttentionConfig& config, const AttentionView& view, P
   const std::int64_t nope = mla.qk_nope_head_dim;
   const std::int64_t head_rows = nope + mla.v_head_dim;
   for (std::size_t head = 0; head < num_heads; ++head) {
-    const std::int64_t begin = static_cast<std::int64_t>(head) * head_rows;
+    const auto idx = static_cast<std::int64_t>(head);
+    if (view.kv_b.empty()) {  // two matrices, that of the keys transposed already
+      plan.add({{&view.k_b, idx * mla.kv_lora_rank, mla.kv_lora_rank, false}},
+               PackOrder::kSequential, &weights.w_uk[head]);
+      plan.add({{&view.v_b, idx * mla.v_head_dim, mla.v_head_dim, false}}, PackOrder::kSequential,
+               &weights.w_uv[head]);
+      continue;
+    }
+    const std::int64_t begin = idx * head_rows;
     plan.add({{&view.kv_b, begin, nope, true}}, PackOrder::kSequential, &weights.w_uk[head]);
     plan.add({{&view.kv_b, begin + nope, mla.v_head_dim, false}}, PackOrder::kSequential,
              &weights.w_uv[head]);
@@ -142,13 +152,13 @@ std::int64_t embedding_row_bytes(const BoundModel& model) {
 }
 
 // A copy in our own memory: lookups of a timed run must not wait for the file.
-EmbeddingTable copy_embedding(const BoundModel& model) {
+EmbeddingTable copy_embedding(const BoundModel& model, ThreadPool& pool) {
   const bool is_copied = embedding_is_copied(model);
   const bool is_plain = model.embedding.encoding == MatrixEncoding::kPlain;
   const std::int64_t row_bytes = embedding_row_bytes(model);
   EmbeddingTable table;
   table.bytes = AlignedBytes(embedding_bytes(model));
-  for (std::int64_t row = 0; row < model.config.vocab_size; ++row) {
+  const auto copy_row = [&](std::int64_t row) {
     std::byte* const out = table.bytes.data() + row * row_bytes;
     if (is_copied) {
       const std::int64_t source = row * model.embedding.row_stride *
@@ -157,7 +167,15 @@ EmbeddingTable copy_embedding(const BoundModel& model) {
     } else {
       model::read_matrix_row(model.embedding, row, reinterpret_cast<float*>(out));
     }
-  }
+  };
+  constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
+  const std::int64_t num_rows = model.config.vocab_size;
+  const std::int64_t block_rows = std::max<std::int64_t>(1, kBlockBytes / row_bytes);
+  pool.for_each(div_ceil(num_rows, block_rows), [&](std::int64_t block, int) {
+    const std::int64_t end = std::min(num_rows, (block + 1) * block_rows);
+    for (std::int64_t row = block * block_rows; row < end; ++row) copy_row(row);
+  });
+  if (model.is_mapped()) drop_pages(whole(model.embedding), false);
   table.view.name = model.embedding.name;
   table.view.encoding = is_copied ? model.embedding.encoding : MatrixEncoding::kPlain;
   table.view.dtype = is_copied ? model.embedding.dtype : model::Dtype::kF32;
@@ -189,7 +207,7 @@ std::int64_t embedding_bytes(const BoundModel& model) {
 
 void load_weights(const BoundModel& model, const PackPlan& plan, ThreadPool& pool,
                   Progress& progress, const Interrupt& interrupt, ModelWeights& weights) {
-  weights.embedding = copy_embedding(model);
+  weights.embedding = copy_embedding(model, pool);
   weights.final_norm = read_norm(model.final_norm);
   weights.lm_head_bias = read_optional(model.lm_head_bias);
   for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {

@@ -65,7 +65,11 @@ class PackPlan {
 
   void add_task(std::vector<MatrixSlice> parts, PackOrder order, bool as_f32,
                 kernels::PackedMatrix* target);
-  static bool pack_task(const Task& task, ThreadPool& pool, std::byte* out);
+  [[nodiscard]] std::size_t batch_end(std::size_t begin) const;
+  [[nodiscard]] std::size_t pack_tasks(std::size_t begin, std::size_t end, ThreadPool& pool,
+                                       std::byte* block) const;
+  [[noreturn]] void refuse_task(std::size_t idx) const;
+  static void point_target(const Task& task, std::byte* block);
 
   std::vector<Task> tasks_;
   std::int64_t total_bytes_ = 0;

@@ -9,6 +9,9 @@
 namespace moe::engine {
 namespace {
 
+// Cores change hands within milliseconds; a probe takes 40 microseconds.
+constexpr double kProbeIntervalS = 1e-3;
+
 class BatchLoop {
  public:
   BatchLoop(Engine& engine, std::span<const BatchRequest> requests, const RunBatchOptions& options,
@@ -18,6 +21,8 @@ class BatchLoop {
   }
 
   RunBatchResult run(const Interrupt& interrupt) {
+    probe(0.0);
+    paused_s_ = 0.0;
     result_.start_s = clock_.now_s();
     prefill();
     std::size_t num_steps = 0;
@@ -25,6 +30,9 @@ class BatchLoop {
     result_.steps.resize(num_steps);
     result_.total_s = now_s();
     result_.decode_s = result_.total_s - result_.prefill_s;
+    probe(0.0);
+    result_.probes.resize(num_probes_);
+    result_.probe_s = paused_s_;
     for (const std::size_t request : active_) {
       result_.requests[request].stop = StopReason::kInterrupted;
       result_.is_partial = true;
@@ -33,7 +41,24 @@ class BatchLoop {
   }
 
  private:
-  [[nodiscard]] double now_s() const { return clock_.now_s() - result_.start_s; }
+  [[nodiscard]] double now_s() const { return clock_.now_s() - result_.start_s - paused_s_; }
+
+  // Unless the last probe is younger than that.
+  void probe(double min_age_s) {
+    if (options_.core_watch == nullptr) return;
+    const double begin_s = clock_.now_s();
+    if (num_probes_ > 0 && begin_s - last_probe_s_ < min_age_s) return;
+    options_.core_watch->probe(engine_.threads(), result_.probes[num_probes_++]);
+    last_probe_s_ = clock_.now_s();
+    paused_s_ += last_probe_s_ - begin_s;
+  }
+
+  // Of a sample that begins now: from the last probe to the next one, wherever that will be.
+  [[nodiscard]] std::size_t first_probe() const { return num_probes_ == 0 ? 0 : num_probes_ - 1; }
+  [[nodiscard]] ProbeSpan probes_since(std::size_t first, bool was_probed) const {
+    if (options_.core_watch == nullptr) return {};
+    return {first, (was_probed ? num_probes_ : num_probes_ + 1) - first};
+  }
 
   // All memory of the results, so that the loop does not wait for the allocator.
   void reserve() {
@@ -53,6 +78,12 @@ class BatchLoop {
     }
     DecodeStep step;
     step.distinct_experts.assign(engine_.config().layers.size(), 0);
+    if (options_.core_watch != nullptr) {
+      CoreProbe probe;
+      probe.threads.resize(static_cast<std::size_t>(engine_.options().num_threads));
+      // One before the batch, one after each pass, one at the end.
+      result_.probes.assign(static_cast<std::size_t>(max_output + 2), probe);
+    }
     result_.steps.assign(static_cast<std::size_t>(max_output - 1), step);
     const ForwardStats& shape = engine_.last_stats();
     for (ForwardStats* stats : {&result_.prefill, &result_.decode}) {
@@ -74,6 +105,9 @@ class BatchLoop {
     take_tokens(logits);
     result_.prefill_s = now_s();
     accumulate(engine_.last_stats(), result_.prefill);
+    const std::size_t first = first_probe();
+    probe(kProbeIntervalS);
+    result_.prefill_probes = probes_since(first, num_probes_ > first + 1);
   }
 
   void step(std::size_t step_idx) {
@@ -90,9 +124,14 @@ class BatchLoop {
     const ForwardStats& stats = engine_.last_stats();
     step.weight_bytes_read = stats.weight_bytes_read;
     step.expert_weight_bytes_read = stats.expert_weight_bytes_read;
+    step.kv_bytes_read = stats.kv_bytes_read;
+    step.flops = stats.flops;
     std::copy(stats.distinct_experts.begin(), stats.distinct_experts.end(),
               step.distinct_experts.begin());
     accumulate(stats, result_.decode);
+    const std::size_t first = first_probe();
+    probe(kProbeIntervalS);
+    step.probes = probes_since(first, num_probes_ > first + 1);
   }
 
   // Samples one token for every active request, rows in their order; finished ones leave.
@@ -127,6 +166,9 @@ class BatchLoop {
   std::vector<std::size_t> active_;  // requests that still want tokens
   std::vector<std::int32_t> last_tokens_;
   std::vector<Rng> rngs_;
+  std::size_t num_probes_ = 0;
+  double last_probe_s_ = 0.0;
+  double paused_s_ = 0.0;  // time of the probes since start_s
 };
 
 void check_requests(const Engine& engine, std::span<const BatchRequest> requests) {

@@ -14,6 +14,7 @@
 #include "lib/engine/engine.hpp"
 #include "lib/engine/generate.hpp"
 #include "lib/engine/sampler.hpp"
+#include "lib/engine/width_probe.hpp"
 
 namespace moe::engine {
 
@@ -25,6 +26,15 @@ struct BatchRequest {
 struct RunBatchOptions {
   SamplingOptions sampling;  // request i draws from Rng(sampling.seed, i)
   bool ignore_eos = true;    // fixed output lengths
+  // Probes the cores of the engine's threads between steps, at most once a millisecond; the clock
+  // of the batch stands still meanwhile. Null: no probes.
+  CoreWatch* core_watch = nullptr;
+};
+
+// The probes from the last one before a sample to the first one after it.
+struct ProbeSpan {
+  std::size_t first = 0;
+  std::size_t count = 0;
 };
 
 struct RequestResult {
@@ -40,6 +50,9 @@ struct DecodeStep {
   std::int32_t num_sequences = 0;
   std::int64_t weight_bytes_read = 0;
   std::int64_t expert_weight_bytes_read = 0;
+  std::int64_t kv_bytes_read = 0;
+  std::int64_t flops = 0;
+  ProbeSpan probes;
   std::vector<std::int32_t> distinct_experts;  // [layer]; 0 for dense layers
 };
 
@@ -52,7 +65,14 @@ struct RunBatchResult {
   std::vector<DecodeStep> steps;
   ForwardStats prefill;  // of the prefill
   ForwardStats decode;   // sums over the decode steps; distinct_experts is of the last step
+  std::vector<CoreProbe> probes;  // in the order of time; empty without a watch
+  ProbeSpan prefill_probes;
+  double probe_s = 0.0;  // what the probes took; in none of the times above
   bool is_partial = false;
+
+  [[nodiscard]] std::span<const CoreProbe> probes_of(const ProbeSpan& of) const {
+    return std::span(probes).subspan(of.first, of.count);
+  }
 };
 
 // Sums times, counts and expert tokens; distinct_experts is taken from `part`.

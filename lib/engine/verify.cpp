@@ -247,6 +247,7 @@ EngineOptions engine_options(const VerifyOptions& options,
   EngineOptions engine;
   engine.num_threads = options.num_threads;
   engine.isa = options.isa;
+  engine.kernel_table = options.kernel_table;
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.max_memory_bytes = options.max_memory_bytes;
   engine.max_sequences = static_cast<std::int32_t>(prompts.size());

@@ -23,6 +23,7 @@ namespace moe::engine {
 struct VerifyOptions {
   int num_threads = 1;
   kernels::Isa isa = kernels::Isa::kScalar;
+  const kernels::KernelTable* kernel_table = nullptr;  // as in EngineOptions
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_memory_bytes = 0;
 };

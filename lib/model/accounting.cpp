@@ -123,7 +123,7 @@ void visit_layer(const WeightVisitor& visitor, std::int32_t layer, const LayerVi
                         &view.post_attention_norm.weight, &view.post_attention_norm.bias});
   for (const MatrixView* matrix :
        {&attention.q, &attention.k, &attention.v, &attention.o, &attention.q_a, &attention.q_b,
-        &attention.kv_a, &attention.kv_b}) {
+        &attention.kv_a, &attention.kv_b, &attention.k_b, &attention.v_b}) {
     if (!matrix->empty()) visitor.matrix(Part::kAttention, layer, -1, *matrix);
   }
   vectors(Part::kAttention, {&attention.q_bias, &attention.k_bias, &attention.v_bias,

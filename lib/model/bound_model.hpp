@@ -104,6 +104,9 @@ struct AttentionView {
   // MLA: q is used when q_lora_rank is 0
   MatrixView q_a, q_b, kv_a,
       kv_b;  // kv_a: [kv_lora + rope, hidden]; kv_b: [heads * (nope + v), kv_lora]
+  // Instead of kv_b, its parts as newer GGUF files have them: k_b holds, below one another, the
+  // transposed key rows of each head, [heads * kv_lora, nope]; v_b is [heads * v, kv_lora].
+  MatrixView k_b, v_b;
   VectorView q_a_norm, kv_a_norm;
 };
 
@@ -153,11 +156,12 @@ struct BindOptions {
   bool scan_values = true;
 };
 
-// `path` is a checkpoint directory, a GGUF file, or a directory that holds one GGUF file and no
-// safetensors. Opens it, reads its config and headers, checks that every tensor of the model is
-// there with its shape and an allowed dtype and that every tensor of the files is used or ignored
-// by a rule, scans the small tensors (router, biases, scales) for NaN and infinity. Reads no big
-// weight data. Throws Error(kInput) with the file, tensor or field at fault.
+// `path` is a checkpoint directory, a GGUF file (of several parts, the first), or a directory that
+// holds one GGUF model and no safetensors. Opens it, reads its config and headers, checks that
+// every tensor of the model is there with its shape and an allowed dtype and that every tensor of
+// the files is used or ignored by a rule, scans the small tensors (router, biases, scales) for NaN
+// and infinity. Reads no big weight data. Throws Error(kInput) with the file, tensor or field at
+// fault.
 [[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& path);
 [[nodiscard]] BoundModel bind_checkpoint(const std::filesystem::path& path,
                                          const BindOptions& options);

@@ -3,40 +3,54 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "lib/base/text.hpp"
 #include "lib/model/config_parts.hpp"
+#include "lib/model/gguf_config_parts.hpp"
 
 namespace moe::model {
 namespace {
+
+enum class GgufBias : std::uint8_t { kNone, kOptional, kRequired };
 
 // What the architecture decides without a key.
 struct GgufArchitecture {
   std::string_view name;
   Family family;        // with experts
   Family dense_family;  // without; the same: experts are required
-  RopeStyle rope;       // "llama" files have the rows of q and k permuted for pairs
+  RopeStyle rope;       // "llama" and "granitemoe" have the rows of q and k permuted for pairs
   QkNorm qk_norm;
-  bool has_qkv_bias;
+  GgufBias qkv_bias;
   bool renormalizes;  // unless expert_weights_norm says
 };
 
-constexpr std::array<GgufArchitecture, 6> kArchitectures = {{
-    {"llama", Family::kMixtral, Family::kLlama, RopeStyle::kPairs, QkNorm::kNone, false, true},
-    {"olmoe", Family::kOlmoe, Family::kOlmoe, RopeStyle::kHalf, QkNorm::kWholeProjection, false,
+constexpr std::array<GgufArchitecture, 12> kArchitectures = {{
+    {"llama", Family::kMixtral, Family::kLlama, RopeStyle::kPairs, QkNorm::kNone,
+     GgufBias::kOptional, true},
+    {"olmoe", Family::kOlmoe, Family::kOlmoe, RopeStyle::kHalf, QkNorm::kWholeProjection,
+     GgufBias::kNone, false},
+    {"qwen2moe", Family::kQwen2Moe, Family::kQwen2Moe, RopeStyle::kHalf, QkNorm::kNone,
+     GgufBias::kRequired, false},
+    {"qwen3moe", Family::kQwen3Moe, Family::kQwen3Moe, RopeStyle::kHalf, QkNorm::kPerHead,
+     GgufBias::kNone, true},
+    {"qwen3", Family::kQwen3, Family::kQwen3, RopeStyle::kHalf, QkNorm::kPerHead, GgufBias::kNone,
      false},
-    {"qwen2moe", Family::kQwen2Moe, Family::kQwen2Moe, RopeStyle::kHalf, QkNorm::kNone, true,
-     false},
-    {"qwen3moe", Family::kQwen3Moe, Family::kQwen3Moe, RopeStyle::kHalf, QkNorm::kPerHead, false,
-     true},
-    {"qwen3", Family::kQwen3, Family::kQwen3, RopeStyle::kHalf, QkNorm::kPerHead, false, false},
     {"granitemoe", Family::kGraniteMoe, Family::kGraniteMoe, RopeStyle::kPairs, QkNorm::kNone,
-     false, false},
+     GgufBias::kNone, false},
+    {"deepseek2", Family::kDeepseekV2, Family::kDeepseekV2, RopeStyle::kPairs, QkNorm::kNone,
+     GgufBias::kNone, false},
+    {"glm4moe", Family::kGlm4Moe, Family::kGlm4Moe, RopeStyle::kHalf, QkNorm::kNone,
+     GgufBias::kOptional, false},
+    {"gpt-oss", Family::kGptOss, Family::kGptOss, RopeStyle::kHalf, QkNorm::kNone,
+     GgufBias::kRequired, false},
+    {"llama4", Family::kLlama4, Family::kLlama4, RopeStyle::kPairs, QkNorm::kNone,
+     GgufBias::kOptional, false},
+    {"dbrx", Family::kDbrx, Family::kDbrx, RopeStyle::kHalf, QkNorm::kNone, GgufBias::kNone, true},
+    {"phimoe", Family::kPhimoe, Family::kPhimoe, RopeStyle::kHalf, QkNorm::kNone,
+     GgufBias::kRequired, false},
 }};
 
 const GgufArchitecture& find_architecture(const GgufFile& file) {
@@ -46,95 +60,12 @@ const GgufArchitecture& find_architecture(const GgufFile& file) {
     if (architecture.name == name) return architecture;
     supported.push_back(architecture.name);
   }
-  file.fail("general.architecture",
-            fmt::format("\"{}\" is not supported; supported: {} (of other families, give the "
-                        "safetensors checkpoint)",
-                        name, fmt::join(supported, ", ")));
+  file.fail("general.architecture", fmt::format("\"{}\" is not supported; supported: {}", name,
+                                                fmt::join(supported, ", ")));
 }
 
-// Reads of "ARCHITECTURE.KEY" in ranges.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string_view architecture)
-      : file_(file), prefix_(std::string(architecture) + ".") {}
-
-  [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
-  [[nodiscard]] bool has(std::string_view key) const { return file_.has(full(key)); }
-  [[noreturn]] void fail(std::string_view key, const std::string& what) const {
-    file_.fail(full(key), what);
-  }
-
-  [[nodiscard]] std::optional<std::int64_t> optional_integer(std::string_view key,
-                                                             IntRange range) const {
-    const auto value = file_.integer(full(key));
-    if (value && (*value < range.low || *value > range.high)) {
-      fail(key, fmt::format("expected an integer from {} to {}, found {}", range.low, range.high,
-                            *value));
-    }
-    return value;
-  }
-  [[nodiscard]] std::int32_t integer32(std::string_view key, IntRange range) const {
-    range.high = std::min<std::int64_t>(range.high, INT32_MAX);
-    const auto value = optional_integer(key, range);
-    if (!value) {
-      fail(key, fmt::format("missing; expected an integer from {} to {}", range.low, range.high));
-    }
-    return static_cast<std::int32_t>(*value);
-  }
-  // One value for all layers: a number, or a list of equal ones.
-  [[nodiscard]] std::optional<std::int32_t> uniform(std::string_view key, IntRange range) const {
-    const auto values = file_.numbers(full(key));
-    if (!values) return std::nullopt;
-    if (values->empty()) fail(key, "is an empty list");
-    for (const double value : *values) {
-      if (value != values->front()) fail(key, "values that differ by layer are not supported");
-    }
-    const double value = values->front();
-    if (!(value >= static_cast<double>(range.low) && value <= static_cast<double>(range.high)) ||
-        value != std::floor(value)) {
-      fail(key, fmt::format("expected an integer from {} to {}, found {}", range.low, range.high,
-                            value));
-    }
-    return static_cast<std::int32_t>(value);
-  }
-  [[nodiscard]] std::optional<double> optional_number(std::string_view key,
-                                                      NumberRange range) const {
-    const auto value = file_.number(full(key));
-    if (value &&
-        !((range.low_is_open ? *value > range.low : *value >= range.low) && *value <= range.high)) {
-      fail(key,
-           fmt::format("expected a number from {} to {}, found {}", range.low, range.high, *value));
-    }
-    return value;
-  }
-  [[nodiscard]] double number(std::string_view key, NumberRange range) const {
-    const auto value = optional_number(key, range);
-    if (!value) fail(key, "missing; expected a number");
-    return *value;
-  }
-  [[nodiscard]] std::optional<std::string> text(std::string_view key) const {
-    return file_.text(full(key));
-  }
-  [[nodiscard]] std::optional<bool> boolean(std::string_view key) const {
-    return file_.boolean(full(key));
-  }
-
- private:
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-void read_attention(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
+void read_head_width(const GgufKeys& keys, ModelConfig& config) {
   AttentionConfig& attention = config.attention;
-  const auto heads = keys.uniform("attention.head_count", kHeadRange);
-  if (!heads) keys.fail("attention.head_count", "missing; expected an integer");
-  attention.num_heads = *heads;
-  attention.num_kv_heads = keys.uniform("attention.head_count_kv", kHeadRange).value_or(*heads);
-  if (attention.num_heads % attention.num_kv_heads != 0) {
-    keys.fail("attention.head_count_kv",
-              fmt::format("{} does not divide the {} attention heads (attention.head_count)",
-                          attention.num_kv_heads, attention.num_heads));
-  }
   const auto key_length = keys.optional_integer("attention.key_length", kHeadDimRange);
   if (!key_length && config.hidden_size % attention.num_heads != 0) {
     keys.fail("attention.key_length", fmt::format("missing, and embedding_length {} is not a "
@@ -154,81 +85,58 @@ void read_attention(const Keys& keys, const GgufArchitecture& architecture, Mode
               fmt::format("{} heads of {} are more than {} together", attention.num_heads,
                           attention.head_dim, kWidthRange.high));
   }
+}
+
+void read_attention(const GgufKeys& keys, const GgufArchitecture& architecture,
+                    ModelConfig& config) {
+  AttentionConfig& attention = config.attention;
+  attention.num_heads = keys.required_uniform("attention.head_count", kHeadRange);
+  attention.num_kv_heads =
+      keys.uniform("attention.head_count_kv", kHeadRange).value_or(attention.num_heads);
+  if (attention.num_heads % attention.num_kv_heads != 0) {
+    keys.fail("attention.head_count_kv",
+              fmt::format("{} does not divide the {} attention heads (attention.head_count)",
+                          attention.num_kv_heads, attention.num_heads));
+  }
+  read_head_width(keys, config);
   attention.softmax_scale = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
   attention.qk_norm = architecture.qk_norm;
-  attention.has_qkv_bias = architecture.has_qkv_bias;
+  attention.has_qkv_bias = architecture.qkv_bias == GgufBias::kRequired ||
+                           (architecture.qkv_bias == GgufBias::kOptional &&
+                            (has_gguf_layer_tensor(keys.file(), "attn_q.bias") ||
+                             has_gguf_layer_tensor(keys.file(), "attn_qkv.bias")));
+  attention.has_o_bias = architecture.qkv_bias == GgufBias::kOptional &&
+                         has_gguf_layer_tensor(keys.file(), "attn_output.bias");
+  // GLM-4.5 has norms of q and k, its smaller variant has none.
+  if (config.family == Family::kGlm4Moe &&
+      has_gguf_layer_tensor(keys.file(), "attn_q_norm.weight")) {
+    attention.qk_norm = QkNorm::kPerHead;
+  }
   attention.clip_qkv = keys.optional_number("attention.clamp_kqv", {0.0, 1e6}).value_or(0.0);
   if (const auto window = keys.optional_integer("attention.sliding_window", {0, INT32_MAX})) {
     for (LayerConfig& layer : config.layers) layer.window = static_cast<std::int32_t>(*window);
   }
-}
-
-void read_rope(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
-  RopeConfig& rope = config.attention.rope;
-  rope.style = architecture.rope;
-  rope.theta = keys.optional_number("rope.freq_base", {1.0, 1e12, true}).value_or(10000.0);
-  rope.dim = static_cast<std::int32_t>(
-      keys.optional_integer("rope.dimension_count", {2, config.attention.head_dim})
-          .value_or(config.attention.head_dim));
-  if (rope.dim % 2 != 0) {
-    keys.fail("rope.dimension_count", fmt::format("{} is not an even number", rope.dim));
-  }
-  const std::string kind = keys.text("rope.scaling.type").value_or("none");
-  if (kind == "linear") {
-    rope.kind = RopeKind::kLinear;
-    rope.factor = keys.number("rope.scaling.factor", kFactorRange);
-  } else if (kind == "yarn") {
-    rope.kind = RopeKind::kYarn;
-    rope.factor = keys.number("rope.scaling.factor", {1.0, 1e6});
-    rope.original_max_position_embeddings =
-        keys.integer32("rope.scaling.original_context_length", kContextRange);
-    rope.beta_fast = keys.optional_number("rope.scaling.yarn_beta_fast", kFactorRange).value_or(32);
-    rope.beta_slow = keys.optional_number("rope.scaling.yarn_beta_slow", kFactorRange).value_or(1);
-    rope.attention_scaling =
-        keys.optional_number("rope.scaling.attn_factor", kFactorRange).value_or(1.0) *
-        (0.1 * std::log(rope.factor) + 1.0);
-  } else if (kind != "none") {
-    keys.fail("rope.scaling.type", fmt::format("\"{}\" is not supported; supported: none, linear, "
-                                               "yarn",
-                                               printable(kind)));
-  } else if (keys.has("rope.scale_linear")) {
-    keys.fail("rope.scale_linear", "is not supported; expected rope.scaling.type");
-  }
+  read_gguf_rope(keys, attention.head_dim, config);
 }
 
 // Llama 3.1 and later: what each frequency is divided by, worked out by the converter. The same as
 // LongRoPE with one set of factors.
 void read_frequency_factors(const GgufFile& file, ModelConfig& config) {
   constexpr std::string_view kName = "rope_freqs.weight";
-  const GgufTensor* tensor = file.find(kName);
-  if (tensor == nullptr) return;
-  const std::string label = fmt::format("tensor \"{}\"", kName);
+  if (file.find(kName) == nullptr) return;
   RopeConfig& rope = config.attention.rope;
-  const std::vector<std::int64_t> expected = {rope.dim / 2};
-  if (tensor->type_id != 0 || tensor->dims != expected) {
-    file.fail(label, fmt::format("expected {} numbers of type F32", rope.dim / 2));
-  }
   if (rope.kind != RopeKind::kDefault) {
-    file.fail(label, "is not supported together with rope.scaling.type");
+    file.fail(fmt::format("tensor \"{}\"", kName),
+              "is not supported together with rope.scaling.type");
   }
   rope.kind = RopeKind::kLongrope;
   rope.original_max_position_embeddings = config.max_position_embeddings;  // never beyond
-  const std::span<const std::byte> bytes = file.bytes(*tensor);
-  for (std::int64_t i = 0; i < expected.front(); ++i) {
-    float factor = 0.0F;
-    std::memcpy(&factor, bytes.data() + i * static_cast<std::int64_t>(sizeof(factor)),
-                sizeof(factor));
-    if (!(factor > 0.0F) || !std::isfinite(factor)) {
-      file.fail(label, fmt::format("element {} is {}, expected a positive number", i,
-                                   static_cast<double>(factor)));
-    }
-    rope.short_factor.push_back(static_cast<double>(factor));
-  }
+  rope.short_factor = read_gguf_factors(file, kName, rope.dim / 2);
   rope.long_factor = rope.short_factor;
 }
 
 // 1: softmax over all, 2: sigmoid, 3: softmax over the selected (the same as 1 renormalised).
-void check_gating(const Keys& keys) {
+void check_softmax_gating(const GgufKeys& keys) {
   const auto gating = keys.optional_integer("expert_gating_func", {0, 255});
   if (gating && *gating != 1) {
     keys.fail(
@@ -237,52 +145,50 @@ void check_gating(const Keys& keys) {
   }
 }
 
-void read_experts(const Keys& keys, const GgufArchitecture& architecture, ModelConfig& config) {
-  MoeConfig& moe = config.moe;
-  moe.num_experts = static_cast<std::int32_t>(
-      keys.optional_integer("expert_count", {0, kExpertRange.high}).value_or(0));
-  if (moe.num_experts == 0) {
-    if (architecture.dense_family == architecture.family && architecture.family != Family::kQwen3) {
-      keys.fail("expert_count", "missing; expected an integer of at least 1");
-    }
-    config.family = architecture.dense_family;
-    config.intermediate_size = keys.integer32("feed_forward_length", kWidthRange);
-    return;
-  }
-  if (config.family == Family::kQwen3) {
-    keys.fail("expert_count", "this architecture has no experts; expected qwen3moe");
-  }
-  moe.top_k = keys.integer32("expert_used_count", {1, moe.num_experts});
-  if (std::int64_t{moe.num_experts} * config.num_hidden_layers > kMaxExpertsInModel) {
-    keys.fail("expert_count",
-              fmt::format("{} experts in {} layers are more than {} together", moe.num_experts,
-                          config.num_hidden_layers, kMaxExpertsInModel));
-  }
-  const auto expert_width = keys.optional_integer("expert_feed_forward_length", kWidthRange);
-  moe.expert_intermediate_size = static_cast<std::int32_t>(
-      expert_width ? *expert_width : keys.integer32("feed_forward_length", kWidthRange));
-  check_gating(keys);
-  RouterRule& router = moe.router;
-  router.renormalize = keys.boolean("expert_weights_norm").value_or(architecture.renormalizes);
-  const double scale = keys.optional_number("expert_weights_scale", {0.0, 1e6}).value_or(1.0);
-  router.scale = scale == 0.0 ? 1.0 : scale;  // converters write 0 for none
+void read_plain_experts(const GgufKeys& keys, const GgufArchitecture& architecture,
+                        ModelConfig& config) {
+  check_softmax_gating(keys);
+  read_gguf_expert_counts(keys, architecture.renormalizes, config);
   if (keys.optional_integer("expert_group_count", {0, kExpertRange.high}).value_or(0) > 1) {
     keys.fail("expert_group_count", "groups of experts are not supported for this architecture");
   }
   for (LayerConfig& layer : config.layers) layer.is_moe = true;
   if (config.family == Family::kQwen2Moe) {
-    moe.has_shared_gate = true;
-    moe.shared_intermediate_size = keys.integer32("expert_shared_feed_forward_length", kWidthRange);
+    config.moe.has_shared_gate = true;
+    config.moe.shared_intermediate_size =
+        keys.integer32("expert_shared_feed_forward_length", kWidthRange);
   }
-  if (config.family == Family::kGraniteMoe) router.score = ScoreFunction::kLogits;
+  if (config.family == Family::kGraniteMoe) read_gguf_granite(keys, config);
 }
 
-void read_granite(const Keys& keys, ModelConfig& config) {
-  constexpr NumberRange kMultiplierRange{0.0, 1e6, true};
-  config.embedding_multiplier = keys.number("embedding_scale", kMultiplierRange);
-  config.attention.softmax_scale = keys.number("attention.scale", kMultiplierRange);
-  config.residual_multiplier = keys.number("residual_scale", kMultiplierRange);
-  config.logits_divisor = keys.number("logit_scale", kMultiplierRange);
+void read_feed_forward(const GgufKeys& keys, const GgufArchitecture& architecture,
+                       ModelConfig& config) {
+  const std::int64_t num_experts =
+      keys.optional_integer("expert_count", {0, kExpertRange.high}).value_or(0);
+  if (num_experts == 0) {
+    if (architecture.dense_family == architecture.family && architecture.family != Family::kQwen3) {
+      keys.fail("expert_count", "missing; expected an integer of at least 1");
+    }
+    config.family = architecture.dense_family;
+    config.intermediate_size = keys.required_uniform("feed_forward_length", kWidthRange);
+    return;
+  }
+  switch (architecture.family) {
+    case Family::kQwen3:
+      keys.fail("expert_count", "this architecture has no experts; expected qwen3moe");
+    case Family::kDeepseekV2:
+      return read_gguf_deepseek_experts(keys, false, config);
+    case Family::kGlm4Moe:
+      return read_gguf_deepseek_experts(keys, true, config);
+    case Family::kGptOss:
+      return read_gguf_gpt_oss(keys, config);
+    case Family::kLlama4:
+      return read_gguf_llama4(keys, config);
+    case Family::kPhimoe:
+      return read_gguf_phimoe(keys, config);
+    default:
+      return read_plain_experts(keys, architecture, config);
+  }
 }
 
 void read_tokens(const GgufFile& file, ModelConfig& config) {
@@ -313,33 +219,100 @@ void read_tokens(const GgufFile& file, ModelConfig& config) {
   }
 }
 
+// block_count counts the layers of multi-token prediction, which follow the others.
+void read_layers(const GgufKeys& keys, ModelConfig& config) {
+  const std::int32_t blocks = keys.integer32("block_count", kLayerRange);
+  config.num_nextn_predict_layers =
+      static_cast<std::int32_t>(keys.optional_integer("nextn_predict_layers", {0, 64}).value_or(0));
+  if (config.num_nextn_predict_layers >= blocks) {
+    keys.fail("nextn_predict_layers", fmt::format("{} of {} layers (block_count)",
+                                                  config.num_nextn_predict_layers, blocks));
+  }
+  config.num_hidden_layers = blocks - config.num_nextn_predict_layers;
+  config.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), LayerConfig{});
+  for (LayerConfig& layer : config.layers) layer.is_moe = false;
+}
+
 }  // namespace
+
+bool has_gguf_layer_tensor(const GgufFile& file, std::string_view name) {
+  return file.find("blk.0." + std::string(name)) != nullptr;
+}
+
+void read_gguf_rope(const GgufKeys& keys, std::int32_t dim_limit, ModelConfig& config) {
+  RopeConfig& rope = config.attention.rope;
+  rope.theta = keys.optional_number("rope.freq_base", {1.0, 1e12, true}).value_or(10000.0);
+  rope.dim = static_cast<std::int32_t>(
+      keys.optional_integer("rope.dimension_count", {2, dim_limit}).value_or(dim_limit));
+  if (rope.dim % 2 != 0) {
+    keys.fail("rope.dimension_count", fmt::format("{} is not an even number", rope.dim));
+  }
+  const std::string kind = keys.text("rope.scaling.type").value_or("none");
+  if (kind == "linear") {
+    rope.kind = RopeKind::kLinear;
+    rope.factor = keys.number("rope.scaling.factor", kFactorRange);
+  } else if (kind == "yarn") {
+    rope.kind = RopeKind::kYarn;
+    rope.factor = keys.number("rope.scaling.factor", {1.0, 1e6});
+    rope.original_max_position_embeddings =
+        keys.integer32("rope.scaling.original_context_length", kContextRange);
+    rope.beta_fast = keys.optional_number("rope.scaling.yarn_beta_fast", kFactorRange).value_or(32);
+    rope.beta_slow = keys.optional_number("rope.scaling.yarn_beta_slow", kFactorRange).value_or(1);
+    rope.attention_scaling =
+        keys.optional_number("rope.scaling.attn_factor", kFactorRange).value_or(1.0) *
+        (0.1 * std::log(rope.factor) + 1.0);
+  } else if (kind != "none") {
+    keys.fail("rope.scaling.type", fmt::format("\"{}\" is not supported; supported: none, linear, "
+                                               "yarn",
+                                               printable(kind)));
+  } else if (keys.has("rope.scale_linear")) {
+    keys.fail("rope.scale_linear", "is not supported; expected rope.scaling.type");
+  }
+}
+
+void read_gguf_expert_counts(const GgufKeys& keys, bool renormalizes, ModelConfig& config) {
+  MoeConfig& moe = config.moe;
+  moe.num_experts = keys.integer32("expert_count", kExpertRange);
+  moe.top_k = keys.integer32("expert_used_count", {1, moe.num_experts});
+  if (std::int64_t{moe.num_experts} * config.num_hidden_layers > kMaxExpertsInModel) {
+    keys.fail("expert_count",
+              fmt::format("{} experts in {} layers are more than {} together", moe.num_experts,
+                          config.num_hidden_layers, kMaxExpertsInModel));
+  }
+  const auto expert_width = keys.uniform("expert_feed_forward_length", kWidthRange);
+  moe.expert_intermediate_size =
+      expert_width ? *expert_width : keys.required_uniform("feed_forward_length", kWidthRange);
+  moe.router.renormalize = keys.boolean("expert_weights_norm").value_or(renormalizes);
+  const double scale = keys.optional_number("expert_weights_scale", {0.0, 1e6}).value_or(1.0);
+  moe.router.scale = scale == 0.0 ? 1.0 : scale;  // converters write 0 for none
+}
 
 ModelConfig read_gguf_config(const GgufFile& file) {
   const GgufArchitecture& architecture = find_architecture(file);
-  const Keys keys(file, architecture.name);
-  if (file.integer("split.count").value_or(1) > 1) {
-    file.fail("split.count",
-              "a model in several files is not read; merge them first "
-              "(llama-gguf-split --merge)");
-  }
+  const GgufKeys keys(file, architecture.name);
   ModelConfig config;
   config.family = architecture.family;
   config.model_type = architecture.name;
   config.quant.method = QuantMethod::kGguf;
   config.hidden_size = keys.integer32("embedding_length", kWidthRange);
-  config.num_hidden_layers = keys.integer32("block_count", kLayerRange);
   config.max_position_embeddings = keys.integer32("context_length", kContextRange);
-  config.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), LayerConfig{});
-  for (LayerConfig& layer : config.layers) layer.is_moe = false;
-  config.norm_eps = keys.number("attention.layer_norm_rms_epsilon", kEpsRange);
+  read_layers(keys, config);
+  config.attention.rope.style = architecture.rope;
+  if (config.family == Family::kDbrx) {
+    config.norm = NormKind::kLayerNorm;
+    config.norm_eps = keys.number("attention.layer_norm_epsilon", kEpsRange);
+  } else {
+    config.norm_eps = keys.number("attention.layer_norm_rms_epsilon", kEpsRange);
+  }
   config.tie_word_embeddings = file.find("output.weight") == nullptr;
   read_tokens(file, config);
-  read_attention(keys, architecture, config);
-  read_rope(keys, architecture, config);
-  read_frequency_factors(file, config);
-  read_experts(keys, architecture, config);
-  if (config.family == Family::kGraniteMoe) read_granite(keys, config);
+  if (config.family == Family::kDeepseekV2) {
+    read_gguf_mla(keys, config);
+  } else {
+    read_attention(keys, architecture, config);
+    read_frequency_factors(file, config);
+  }
+  read_feed_forward(keys, architecture, config);
   return config;
 }
 

@@ -45,6 +45,7 @@ struct GgufTensor {
   std::vector<std::int64_t> dims;  // ne[0], the contiguous axis, first
   std::int64_t offset = 0;         // from the start of the data
   std::int64_t size_bytes = 0;
+  std::size_t part = 0;  // of a model in several files: which one, from 0
 };
 
 struct GgufHeader {

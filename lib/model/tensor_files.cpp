@@ -11,6 +11,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/text.hpp"
+#include "lib/model/gguf_file.hpp"
 #include "lib/model/safetensors.hpp"
 #include "lib/model/shard_index.hpp"
 #include "lib/model/text_file.hpp"
@@ -102,6 +103,18 @@ void require_directory(const fs::path& directory) {
                                                               : "no such directory");
 }
 
+// The name of the first part, when all files are parts of one model.
+std::optional<std::string> first_gguf_part(const std::vector<std::string>& names) {
+  std::optional<GgufPartName> model;
+  for (const std::string& name : names) {
+    const auto part = GgufPartName::parse(name);
+    if (!part) return std::nullopt;
+    if (!model) model = part;
+    if (part->prefix != model->prefix || part->count != model->count) return std::nullopt;
+  }
+  return model->of_part(1);
+}
+
 }  // namespace
 
 std::optional<fs::path> checkpoint_file(const fs::path& directory, const std::string& name) {
@@ -148,6 +161,10 @@ std::optional<fs::path> find_gguf(const fs::path& path) {
     if (name.ends_with(".gguf") && !name.starts_with(".")) found.push_back(name);
   }
   if (found.empty()) return std::nullopt;
+  if (const auto first = first_gguf_part(found)) {
+    if (auto file = checkpoint_file(path, *first)) return file;
+    fail_input(path.string(), fmt::format("part 1 is missing: {}", printable(*first)));
+  }
   if (found.size() > 1) {
     fail_input(path.string(), fmt::format("holds {} GGUF files; give one of them ({})",
                                           found.size(), (path / found.front()).string()));

@@ -34,6 +34,8 @@ EventWriter::EventWriter(const Script& script, const Reply& reply, const Generat
     : script_(script), reply_(reply), request_(request), model_(escape_json(script.model)) {}
 
 std::int64_t EventWriter::token_id(std::int64_t index) const {
+  const std::vector<std::int32_t>& ids = reply_.tokens.ids;
+  if (!ids.empty()) return ids[static_cast<std::size_t>(index) % ids.size()];
   const auto texts = static_cast<std::int64_t>(reply_.tokens.texts.size());
   return kFirstTokenId + index % texts;
 }

@@ -48,6 +48,26 @@ void read_timing(Fields& fields, Timing& timing) {
   }
 }
 
+// What the tokens say and are called.
+void read_words(Fields& fields, Tokens& tokens) {
+  const auto list = [&fields](const char* key, const char* what, auto&& is_one) {
+    const Json* value = fields.find(key);
+    if (value == nullptr) return value;
+    if (!value->is_array() || value->empty() || value->size() > kMaxTexts ||
+        !std::all_of(value->begin(), value->end(), is_one)) {
+      throw Error(ErrorCode::kInput,
+                  fmt::format("{}: expected an array of {}, not empty", fields.at(key), what));
+    }
+    return value;
+  };
+  const Json* texts = list("texts", "texts", [](const Json& one) { return one.is_string(); });
+  if (texts != nullptr) tokens.texts = texts->get<std::vector<std::string>>();
+  const Json* ids = list("ids", "token ids", [](const Json& one) {
+    return one.is_number_unsigned() && one.get<std::uint64_t>() <= INT32_MAX;
+  });
+  if (ids != nullptr) tokens.ids = ids->get<std::vector<std::int32_t>>();
+}
+
 void read_tokens(Fields& fields, Tokens& tokens) {
   fields.read("limit", tokens.limit, kCount);
   fields.read("per_event", tokens.per_event, kPositive);
@@ -67,15 +87,7 @@ void read_tokens(Fields& fields, Tokens& tokens) {
     throw Error(ErrorCode::kInput,
                 fields.at("reasoning_field") + ": expected a name of lower-case letters");
   }
-  const Json* texts = fields.find("texts");
-  if (texts == nullptr) return;
-  const bool is_right =
-      texts->is_array() && !texts->empty() && texts->size() <= kMaxTexts &&
-      std::all_of(texts->begin(), texts->end(), [](const Json& one) { return one.is_string(); });
-  if (!is_right) {
-    throw Error(ErrorCode::kInput, fields.at("texts") + ": expected an array of texts, not empty");
-  }
-  tokens.texts = texts->get<std::vector<std::string>>();
+  read_words(fields, tokens);
 }
 
 void read_events(Fields& fields, Events& events) {

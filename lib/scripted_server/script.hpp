@@ -38,6 +38,7 @@ struct Tokens {
   std::int64_t first_event = 0;       // tokens of the first event; 0: per_event
   std::int64_t events_per_write = 1;  // held back until the last of them is due
   std::vector<std::string> texts;     // used in turn; not empty
+  std::vector<std::int32_t> ids;      // likewise; empty: 1000 and up, one a text
   std::int64_t reasoning = 0;         // this many tokens first
   std::string reasoning_field;        // "reasoning" or "reasoning_content"
   std::int64_t tool = 0;              // this many tokens last, as arguments of a tool call

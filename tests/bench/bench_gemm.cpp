@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,9 +14,14 @@
 
 #include "kernels/api.hpp"
 #include "lib/base/aligned_buffer.hpp"
+#include "tests/bench/weights.hpp"
 
 namespace moe::kernels {
 namespace {
+
+using bench::Format;
+using bench::kFormats;
+using bench::Weights;
 
 struct Shape {
   const char* name;
@@ -32,43 +36,7 @@ constexpr Shape kShapes[] = {
     {"mixtral_down", 14336, 4096},
 };
 
-constexpr std::pair<const char*, WeightFormat> kFormats[] = {{"f32", WeightFormat::kF32},
-                                                             {"f16", WeightFormat::kF16},
-                                                             {"bf16", WeightFormat::kBf16},
-                                                             {"fp8", WeightFormat::kFp8},
-                                                             {"mxfp4", WeightFormat::kMxfp4}};
-
-constexpr std::int64_t kFp8BlockCols = 128;
 constexpr std::int64_t kColdBytes = std::int64_t{512} << 20;
-
-// Small positive weights in any format: every byte 0x2f is a normal number of modest size.
-struct Weights {
-  Weights(WeightFormat format, const Shape& shape, std::int64_t num_copies)
-      : panels(shape.rows / kPanelRows),
-        stride(panel_bytes(format, shape.cols, kFp8BlockCols)),
-        copies(num_copies),
-        storage(panels * stride * copies) {
-    std::memset(storage.data(), 0x2f, static_cast<std::size_t>(storage.size_bytes()));
-    view = {.data = storage.data(),
-            .format = format,
-            .rows = shape.rows,
-            .cols = shape.cols,
-            .block_cols = kFp8BlockCols,
-            .panel_stride_bytes = stride};
-  }
-  PackedMatrix copy(std::int64_t idx) const {
-    PackedMatrix out = view;
-    out.data += idx % copies * panels * stride;
-    return out;
-  }
-  std::int64_t bytes() const { return panels * stride; }
-
-  std::int64_t panels;
-  std::int64_t stride;
-  std::int64_t copies;
-  AlignedBytes storage;
-  PackedMatrix view;
-};
 
 void set_rates(benchmark::State& state, const Shape& shape, std::int64_t num_rows,
                std::int64_t weight_bytes) {
@@ -80,9 +48,9 @@ void set_rates(benchmark::State& state, const Shape& shape, std::int64_t num_row
 }
 
 void run_gemm(benchmark::State& state, const KernelTable& table, const Shape& shape,
-              WeightFormat format, ActivationFormat activation, std::int64_t num_rows, bool cold) {
-  const std::int64_t bytes = panel_bytes(format, shape.cols, kFp8BlockCols) * shape.rows / 16;
-  const Weights weights(format, shape, cold ? kColdBytes / bytes + 1 : 1);
+              const Format& format, ActivationFormat activation, std::int64_t num_rows, bool cold) {
+  const std::int64_t bytes = Weights::bytes_of(format, shape.rows, shape.cols);
+  const Weights weights(format, shape.rows, shape.cols, cold ? kColdBytes / bytes + 1 : 1);
   const std::int64_t element_bytes = activation == ActivationFormat::kF32 ? 4 : 2;
   AlignedBytes x(num_rows * shape.cols * element_bytes);
   AlignedBuffer<float> y(num_rows * shape.rows);
@@ -106,9 +74,9 @@ void run_gemm(benchmark::State& state, const KernelTable& table, const Shape& sh
 }
 
 void run_gate_up(benchmark::State& state, const KernelTable& table, const Shape& shape,
-                 WeightFormat format, std::int64_t num_rows) {
+                 const Format& format, std::int64_t num_rows) {
   const Shape both{shape.name, shape.cols, 2 * shape.rows};
-  const Weights weights(format, both, 1);
+  const Weights weights(format, both.rows, both.cols, 1);
   AlignedBuffer<float> x(num_rows * shape.cols);
   AlignedBuffer<float> h(num_rows * shape.rows);
   std::fill_n(x.data(), x.size(), 0.01F);
@@ -129,37 +97,44 @@ void run_gate_up(benchmark::State& state, const KernelTable& table, const Shape&
   set_rates(state, both, num_rows, weights.bytes());
 }
 
+void register_gemm(const KernelTable& table, const Shape& shape, const Format& format,
+                   ActivationFormat activation) {
+  const std::string suffix = "/" + std::string(isa_name(table.isa)) + "/" + shape.name + "/" +
+                             format.name + (activation == ActivationFormat::kBf16 ? "_bf16" : "") +
+                             "/";
+  for (const std::int64_t num_rows : {1, 2, 4, 8, 16, 32, 128, 512}) {
+    benchmark::RegisterBenchmark(
+        ("gemm" + suffix + std::to_string(num_rows)).c_str(),
+        [&table, &shape, &format, activation, num_rows](benchmark::State& state) {
+          run_gemm(state, table, shape, format, activation, num_rows, false);
+        });
+  }
+  for (const std::int64_t num_rows : {1, 2, 4, 8, 16, 32}) {
+    benchmark::RegisterBenchmark(
+        ("gemm_cold" + suffix + std::to_string(num_rows)).c_str(),
+        [&table, &shape, &format, activation, num_rows](benchmark::State& state) {
+          run_gemm(state, table, shape, format, activation, num_rows, true);
+        });
+  }
+}
+
 void register_level(const KernelTable& table) {
-  const std::string level = isa_name(table.isa);
   for (const Shape& shape : kShapes) {
-    for (const auto& [format_name, format] : kFormats) {
-      const std::string suffix = "/" + level + "/" + shape.name + "/" + format_name;
-      for (const std::int64_t num_rows : {1, 2, 3, 6, 12, 48, 512}) {
+    for (const Format& format : kFormats) {
+      register_gemm(table, shape, format, ActivationFormat::kF32);
+      if (format.format == WeightFormat::kBf16 ||
+          (table.has_coded_bf16 && format.format >= WeightFormat::kFp8)) {
+        register_gemm(table, shape, format, ActivationFormat::kBf16);
+      }
+      for (const std::int64_t num_rows : {1, 8, 48}) {
         benchmark::RegisterBenchmark(
-            ("gemm" + suffix + "/" + std::to_string(num_rows)).c_str(),
-            [&table, &shape, format = format, num_rows](benchmark::State& state) {
-              run_gemm(state, table, shape, format, ActivationFormat::kF32, num_rows, false);
+            ("gate_up/" + std::string(isa_name(table.isa)) + "/" + shape.name + "/" + format.name +
+             "/" + std::to_string(num_rows))
+                .c_str(),
+            [&table, &shape, &format, num_rows](benchmark::State& state) {
+              run_gate_up(state, table, shape, format, num_rows);
             });
       }
-      for (const std::int64_t num_rows : {1, 2, 4, 8}) {
-        benchmark::RegisterBenchmark(
-            ("gemm_cold" + suffix + "/" + std::to_string(num_rows)).c_str(),
-            [&table, &shape, format = format, num_rows](benchmark::State& state) {
-              run_gemm(state, table, shape, format, ActivationFormat::kF32, num_rows, true);
-            });
-      }
-      benchmark::RegisterBenchmark(("gate_up" + suffix + "/48").c_str(),
-                                   [&table, &shape, format = format](benchmark::State& state) {
-                                     run_gate_up(state, table, shape, format, 48);
-                                   });
-    }
-    for (const std::int64_t num_rows : {1, 48, 512}) {
-      benchmark::RegisterBenchmark(
-          ("gemm/" + level + "/" + shape.name + "/bf16_bf16/" + std::to_string(num_rows)).c_str(),
-          [&table, &shape, num_rows](benchmark::State& state) {
-            run_gemm(state, table, shape, WeightFormat::kBf16, ActivationFormat::kBf16, num_rows,
-                     false);
-          });
     }
   }
 }

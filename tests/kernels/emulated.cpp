@@ -8,8 +8,6 @@
 namespace moe::kernels {
 namespace {
 
-using DotSums = simd::PlainSums<Emulated, simd::Bf16DotProduct<Emulated>>;
-
 void gemm(const GemmArgs& args) noexcept {
   simd::gemm<Emulated>(args);
 }
@@ -34,14 +32,16 @@ float dot(const float* x, const float* y, std::int64_t n) noexcept {
 
 void gemm_bf16(const GemmArgs& args) noexcept {
   if (args.activation_format == ActivationFormat::kBf16) {
-    simd::gemm_of<Emulated, DotSums>(args);
+    simd::with_dot_sums<Emulated>(args.weight.format,
+                                  [&]<class Sums>() { simd::gemm_of<Emulated, Sums>(args); });
   } else {
     gemm(args);
   }
 }
 void gemm_gate_up_bf16(const GateUpArgs& args) noexcept {
   if (args.activation_format == ActivationFormat::kBf16) {
-    simd::gemm_gate_up_of<Emulated, DotSums>(args);
+    simd::with_dot_sums<Emulated>(
+        args.weight.format, [&]<class Sums>() { simd::gemm_gate_up_of<Emulated, Sums>(args); });
   } else {
     gemm_gate_up(args);
   }
@@ -49,8 +49,15 @@ void gemm_gate_up_bf16(const GateUpArgs& args) noexcept {
 
 constexpr KernelTable kTable = {Isa::kAvx512, gemm, gemm_gate_up, attention,
                                 rms_norm,     axpy, f32_to_bf16,  dot};
-constexpr KernelTable kBf16Table = {Isa::kAvx512Bf16, gemm_bf16, gemm_gate_up_bf16, attention,
-                                    rms_norm,         axpy,      f32_to_bf16,       dot};
+constexpr KernelTable kBf16Table = {.isa = Isa::kAvx512Bf16,
+                                    .gemm = gemm_bf16,
+                                    .gemm_gate_up = gemm_gate_up_bf16,
+                                    .attention = attention,
+                                    .rms_norm = rms_norm,
+                                    .axpy = axpy,
+                                    .f32_to_bf16 = f32_to_bf16,
+                                    .dot = dot,
+                                    .has_coded_bf16 = true};
 
 }  // namespace
 

@@ -2,7 +2,8 @@
 
 // The AVX-512 levels with their vector type replaced by sixteen floats in plain C++: the same
 // templates and tile shapes as the real ones, so that their logic is tested on every machine. Only
-// the one or two instructions behind each vector operation differ.
+// the one or two instructions behind each vector operation differ. The AMX level has its tiles
+// emulated too, with the bits of the hardware.
 
 #include "kernels/api.hpp"
 
@@ -10,5 +11,6 @@ namespace moe::kernels {
 
 [[nodiscard]] const KernelTable& emulated_avx512_table();
 [[nodiscard]] const KernelTable& emulated_avx512_bf16_table();
+[[nodiscard]] const KernelTable& emulated_amx_table();
 
 }  // namespace moe::kernels

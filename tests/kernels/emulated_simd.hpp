@@ -197,6 +197,24 @@ struct Emulated : Avx512Shape {
       return std::fma(even(a.lanes[i]), even(b.lanes[i]), partial);
     });
   }
+  [[gnu::noinline]] static void store(float* at, const Pairs& a) noexcept {
+    std::memcpy(at, a.lanes.data(), sizeof(a.lanes));
+  }
+  // The high halves: what bf16 holds exactly.
+  [[gnu::noinline]] static Pairs to_pairs(const V& even, const V& odd) noexcept {
+    Pairs out;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      out.lanes[i] = (std::bit_cast<std::uint32_t>(even.lanes[i]) >> 16U) |
+                     (std::bit_cast<std::uint32_t>(odd.lanes[i]) & 0xffff0000U);
+    }
+    return out;
+  }
+  [[gnu::noinline]] static Pairs load_u4_pairs(const std::byte* at) noexcept {
+    return to_pairs(load_u4_low(at), load_u4_high(at));
+  }
+  [[gnu::noinline]] static Pairs load_e2m1_pairs(const std::byte* at) noexcept {
+    return to_pairs(load_e2m1_low(at), load_e2m1_high(at));
+  }
 };
 
 }  // namespace

@@ -53,13 +53,12 @@ struct Case {
   MatrixShape shape;
 };
 
-std::vector<Case> cases_of(const MatrixShape& shape) {
+// What the level multiplies.
+std::vector<Case> cases_of(const KernelTable& table, const MatrixShape& shape) {
   std::vector<Case> cases;
   for (const WeightFormat format : kAllFormats) {
     cases.push_back({.format = format, .shape = shape});
   }
-  cases.push_back(
-      {.format = WeightFormat::kBf16, .activation = ActivationFormat::kBf16, .shape = shape});
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     for (const BlockFormat block : {BlockFormat{ScaleFormat::kF16, OffsetKind::kZeroPoints},
                                     BlockFormat{ScaleFormat::kBf16, OffsetKind::kF32}}) {
@@ -69,6 +68,13 @@ std::vector<Case> cases_of(const MatrixShape& shape) {
           block.scale == ScaleFormat::kF16 && shape.fp8_block_cols <= kMaxOrderedBlockCols;
       cases.push_back({.format = format, .shape = with_offsets});
     }
+  }
+  const std::size_t num_f32 = cases.size();
+  for (std::size_t i = 0; i < num_f32; ++i) {
+    if (!takes_bf16(table, cases[i].format)) continue;
+    Case with_bf16 = cases[i];
+    with_bf16.activation = ActivationFormat::kBf16;
+    cases.push_back(with_bf16);
   }
   return cases;
 }
@@ -131,8 +137,8 @@ TEST_P(Gemm, IsTheSumInDoubleForEverySize) {
   Rng rng(11);
   for (const std::int64_t rows : {1, 15, 16, 17, 31, 33}) {
     for (const std::int64_t cols : {0, 1, 15, 16, 17, 31, 33}) {
-      for (const Case& item :
-           cases_of({.rows = rows, .cols = cols, .fp8_block_rows = 3, .fp8_block_cols = 10})) {
+      for (const Case& item : cases_of(
+               table(), {.rows = rows, .cols = cols, .fp8_block_rows = 3, .fp8_block_cols = 10})) {
         expect_products(table(), item, 1 + (rows + cols) % 7, rng);
       }
     }
@@ -142,7 +148,22 @@ TEST_P(Gemm, IsTheSumInDoubleForEverySize) {
 TEST_P(Gemm, IsTheSumInDoubleForEveryBatch) {
   Rng rng(12);
   for (const std::int64_t num_rows : {0, 1, 2, 3, 4, 5, 6, 7, 12, 24, 29, 48, 49, 101}) {
-    for (const Case& item : cases_of({.rows = 165, .cols = 71, .fp8_block_cols = 32})) {
+    for (const Case& item : cases_of(table(), {.rows = 165, .cols = 71, .fp8_block_cols = 32})) {
+      expect_products(table(), item, num_rows, rng);
+    }
+  }
+}
+
+// Every height of a tile of rows, and enough rows for every way of taking them.
+TEST_P(Gemm, IsTheSumInDoubleForEveryRaggedBatch) {
+  Rng rng(19);
+  for (std::int64_t num_rows = 1; num_rows <= 33; ++num_rows) {
+    for (const Case& item : cases_of(table(), {.rows = 40, .cols = 71, .fp8_block_cols = 40})) {
+      expect_products(table(), item, num_rows, rng);
+    }
+  }
+  for (const std::int64_t num_rows : {96, 97, 113, 257}) {
+    for (const Case& item : cases_of(table(), {.rows = 40, .cols = 67, .fp8_block_cols = 64})) {
       expect_products(table(), item, num_rows, rng);
     }
   }
@@ -155,6 +176,7 @@ TEST_P(Gemm, IsTheSumInDoubleForLongRows) {
   for (const std::int64_t block_cols : {33, 128, 300, 2600}) {
     for (const std::int64_t num_rows : {2, 7, 26}) {
       for (const Case& item : cases_of(
+               table(),
                {.rows = 20, .cols = 2501, .fp8_block_rows = 128, .fp8_block_cols = block_cols})) {
         expect_products(table(), item, num_rows, rng);
       }
@@ -164,7 +186,7 @@ TEST_P(Gemm, IsTheSumInDoubleForLongRows) {
 
 TEST_P(Gemm, GathersTheNamedRows) {
   Rng rng(14);
-  for (const Case& item : cases_of({.rows = 33, .cols = 40})) {
+  for (const Case& item : cases_of(table(), {.rows = 33, .cols = 40})) {
     SCOPED_TRACE(describe(item));
     const TestMatrix matrix(item.format, item.shape, rng);
     const Activations x(9, 40, 1, item.activation, rng);
@@ -186,7 +208,7 @@ TEST_P(Gemm, GathersTheNamedRows) {
 
 TEST_P(Gemm, WritesTheOutputsOfItsPanelsOnly) {
   Rng rng(15);
-  for (const Case& item : cases_of({.rows = 150, .cols = 24})) {
+  for (const Case& item : cases_of(table(), {.rows = 150, .cols = 24})) {
     const TestMatrix matrix(item.format, item.shape, rng);
     const Activations x(5, 24, 0, item.activation, rng);
     std::vector<float> all;
@@ -212,7 +234,7 @@ TEST_P(Gemm, WritesTheOutputsOfItsPanelsOnly) {
 
 TEST_P(Gemm, GivesARowTheSameBitsInEveryBatch) {
   Rng rng(16);
-  for (const Case& item : cases_of({.rows = 165, .cols = 309, .fp8_block_cols = 128})) {
+  for (const Case& item : cases_of(table(), {.rows = 165, .cols = 309, .fp8_block_cols = 128})) {
     SCOPED_TRACE(describe(item));
     const TestMatrix matrix(item.format, item.shape, rng);
     const Activations x(60, 309, 1, item.activation, rng);
@@ -233,11 +255,32 @@ TEST_P(Gemm, GivesARowTheSameBitsInEveryBatch) {
   }
 }
 
+// Long rows in large batches are taken in pieces of columns.
+TEST_P(Gemm, GivesARowTheSameBitsInEveryLargeBatch) {
+  Rng rng(20);
+  for (const std::int64_t block_cols : {160, 1200}) {
+    for (const Case& item :
+         cases_of(table(), {.rows = 20, .cols = 1190, .fp8_block_cols = block_cols})) {
+      SCOPED_TRACE(describe(item));
+      const TestMatrix matrix(item.format, item.shape, rng);
+      const Activations x(256, 1190, 1, item.activation, rng);
+      std::vector<float> all;
+      table().gemm(gemm_args(matrix, x, 256, all, 20));
+      for (const std::int64_t batch : {1, 20, 97}) {
+        std::vector<float> y;
+        table().gemm(gemm_args(matrix, x, batch, y, 20));
+        ASSERT_EQ(std::memcmp(y.data(), all.data(), y.size() * sizeof(float)), 0)
+            << "batch " << batch;
+      }
+    }
+  }
+}
+
 // The tolerance above is against the exact sum; levels and the scalar level are held to each other
 // by the same one.
 TEST_P(Gemm, AgreesWithTheScalarLevel) {
   Rng rng(17);
-  for (const Case& item : cases_of({.rows = 64, .cols = 256})) {
+  for (const Case& item : cases_of(table(), {.rows = 64, .cols = 256})) {
     const TestMatrix matrix(item.format, item.shape, rng);
     const Activations x(9, 256, 0, item.activation, rng);
     std::vector<float> actual;
@@ -384,7 +427,8 @@ TEST_P(GateUp, IsTheGatedProductInDouble) {
   for (const GluCase& glu : kGlus) {
     for (const std::int64_t size : {1, 16, 17, 75, 150}) {
       for (const std::int64_t num_rows : {1, 2, 3, 6, 7, 25}) {
-        for (const Case& item : cases_of({.rows = size, .cols = 37, .fp8_block_cols = 16})) {
+        for (const Case& item :
+             cases_of(table(), {.rows = size, .cols = 37, .fp8_block_cols = 16})) {
           expect_hidden(table(), item, glu, num_rows, rng);
         }
       }
@@ -457,7 +501,7 @@ TEST_P(GateUp, KeepsNan) {
 
 TEST_P(GateUp, GivesARowTheSameBitsInEveryBatchAndPairRange) {
   Rng rng(22);
-  for (const Case& item : cases_of({.rows = 90, .cols = 61, .fp8_block_cols = 32})) {
+  for (const Case& item : cases_of(table(), {.rows = 90, .cols = 61, .fp8_block_cols = 32})) {
     SCOPED_TRACE(describe(item));
     const TestMatrix gate(item.format, item.shape, rng);
     const TestMatrix up(item.format, item.shape, rng);

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/isa_detect.hpp"
 #include "kernels/cpu/self_test.hpp"
 #include "tests/kernels/levels.hpp"
 
@@ -61,6 +63,73 @@ TEST(Isa, AForcedLevelIsTheOneUnderTest) {
   ASSERT_EQ(levels.size(), 1U);
   EXPECT_EQ(levels.front().table->isa, isa);
   EXPECT_EQ(levels.front().table, kernel_table(isa));
+}
+
+// A machine that has everything.
+CpuFacts amx_machine() {
+  return {.leaf1_ecx = (1U << 12) | (1U << 27) | (1U << 28) | (1U << 29),
+          .leaf7_ebx = (1U << 5) | (1U << 16) | (1U << 17) | (1U << 30) | (1U << 31),
+          .leaf7_edx = (1U << 22) | (1U << 24),
+          .leaf7_1_eax = 1U << 5,
+          .leaf1d_eax = 1,
+          .xcr0 = 0x600e7};
+}
+
+bool grants() {
+  return true;
+}
+bool refuses() {
+  return false;
+}
+bool must_not_be_asked() {
+  ADD_FAILURE() << "permission asked for tiles that are not there";
+  return true;
+}
+
+TEST(IsaDetection, FindsEveryLevel) {
+  CpuFacts facts = amx_machine();
+  EXPECT_EQ(detect_isa(facts, grants).highest, Isa::kAmx);
+  EXPECT_EQ(detect_isa(facts, grants).amx_refusal, nullptr);
+  facts.leaf7_edx = 0;
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512Bf16);
+  facts.leaf7_1_eax = 0;
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512);
+  facts.xcr0 = 0x7;  // the system keeps ymm registers only
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx2);
+  facts.xcr0 = 0x3;
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kScalar);
+  EXPECT_EQ(detect_isa({}, must_not_be_asked).highest, Isa::kScalar);
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).amx_refusal, nullptr);
+}
+
+TEST(IsaDetection, TilesThatCannotBeUsedAreRefusedWithAReason) {
+  const auto refusal = [](const CpuFacts& facts, bool (*request)()) {
+    const IsaDetection found = detect_isa(facts, request);
+    EXPECT_EQ(found.highest, Isa::kAvx512Bf16);
+    return std::string(found.amx_refusal == nullptr ? "" : found.amx_refusal);
+  };
+  EXPECT_THAT(refusal(amx_machine(), refuses), ::testing::HasSubstr("arch_prctl"));
+  CpuFacts facts = amx_machine();
+  facts.leaf1d_eax = 0;  // a hypervisor that shows the bit and no palette
+  EXPECT_THAT(refusal(facts, must_not_be_asked), ::testing::HasSubstr("palette"));
+  facts = amx_machine();
+  facts.xcr0 &= ~(std::uint64_t{1} << 18U);
+  EXPECT_THAT(refusal(facts, must_not_be_asked), ::testing::HasSubstr("XCR0"));
+}
+
+TEST(IsaDetection, BothTileFeaturesAreNeeded) {
+  for (const unsigned missing : {22U, 24U}) {
+    CpuFacts facts = amx_machine();
+    facts.leaf7_edx &= ~(1U << missing);
+    EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512Bf16);
+  }
+}
+
+TEST(IsaDetection, ALevelThatRunsHasNoRefusal) {
+  for (int i = 0; i < kNumIsas; ++i) {
+    const Isa isa = static_cast<Isa>(i);
+    EXPECT_TRUE(!isa_supported(isa) || isa_refusal(isa) == nullptr);
+  }
 }
 
 class SelfTest : public LevelTest {};
@@ -140,6 +209,20 @@ TEST(SelfTestOfALevel, SeesABf16ProductThatIsWrong) {
     }
   };
   EXPECT_EQ(failure_of(table), "gemm with bf16 activations");
+}
+
+TEST(SelfTestOfALevel, SeesACodedProductOfBf16ThatIsWrong) {
+  KernelTable table = sound();
+  table.gemm = [](const GemmArgs& args) noexcept {
+    sound().gemm(args);
+    if (args.activation_format == ActivationFormat::kBf16 &&
+        args.weight.format == WeightFormat::kInt4 && args.num_rows == 33) {
+      args.y[32 * args.y_stride] += 0.02F;
+    }
+  };
+  EXPECT_EQ(failure_of(table), "gemm with bf16 activations");
+  table.has_coded_bf16 = false;
+  EXPECT_EQ(failure_of(table), "none");
 }
 
 TEST(SelfTestOfALevel, SeesAMissingClamp) {

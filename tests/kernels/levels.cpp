@@ -23,6 +23,7 @@ std::vector<Level> levels_under_test() {
   if (forced == nullptr) {
     levels.push_back({"emulated_avx512", &emulated_avx512_table()});
     levels.push_back({"emulated_avx512_bf16", &emulated_avx512_bf16_table()});
+    levels.push_back({"emulated_amx", &emulated_amx_table()});
   }
   return levels;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // The levels that a test runs on: every level of this machine (one, when MOE_CPU_ISA names it) and
-// the emulated AVX-512 levels.
+// the emulated AVX-512 and AMX levels.
 
 #include <string>
 #include <vector>

@@ -35,28 +35,33 @@ TEST(PanelBytes, AreTheDrawingRoundedUpToCacheLines) {
   }
 }
 
+// 71 columns: whole blocks of the vector path and a rest; 21 rows: a panel that is not full.
+void expect_plain_bits(WeightFormat format, std::int64_t cols, std::int64_t col_stride, Rng& rng) {
+  const TestMatrix matrix(
+      format, {.rows = 21, .cols = cols, .row_padding = 2, .col_stride = col_stride}, rng);
+  const std::int64_t bytes = format == WeightFormat::kF32 ? 4 : 2;
+  const std::int64_t group = format == WeightFormat::kBf16 ? 2 : 1;
+  for (std::int64_t row = 0; row < 32; ++row) {
+    for (std::int64_t col = 0; col < cols; ++col) {
+      const std::byte* panel = matrix.packed().data + row / 16 * matrix.packed().panel_stride_bytes;
+      const std::byte* at = panel + ((col / group * 16 + row % 16) * group + col % group) * bytes;
+      const std::byte zero[4] = {};
+      const std::byte* expected =
+          row < 21
+              ? matrix.source().data + (row * matrix.source().row_stride + col * col_stride) * bytes
+              : zero;
+      ASSERT_EQ(std::memcmp(at, expected, static_cast<std::size_t>(bytes)), 0)
+          << format_name(format) << " row " << row << " col " << col;
+    }
+  }
+}
+
 TEST(PackPanel, KeepsTheBitsOfPlainFormatsAndPadsWithZero) {
   Rng rng(1);
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16}) {
-    for (const std::int64_t col_stride : {1, 3}) {
-      const TestMatrix matrix(
-          format, {.rows = 21, .cols = 7, .row_padding = 2, .col_stride = col_stride}, rng);
-      const std::int64_t bytes = format == WeightFormat::kF32 ? 4 : 2;
-      const std::int64_t group = format == WeightFormat::kBf16 ? 2 : 1;
-      for (std::int64_t row = 0; row < 32; ++row) {
-        for (std::int64_t col = 0; col < 7; ++col) {
-          const std::byte* panel =
-              matrix.packed().data + row / 16 * matrix.packed().panel_stride_bytes;
-          const std::byte* at =
-              panel + ((col / group * 16 + row % 16) * group + col % group) * bytes;
-          const std::byte zero[4] = {};
-          const std::byte* expected =
-              row < 21 ? matrix.source().data +
-                             (row * matrix.source().row_stride + col * col_stride) * bytes
-                       : zero;
-          ASSERT_EQ(std::memcmp(at, expected, static_cast<std::size_t>(bytes)), 0)
-              << format_name(format) << " row " << row << " col " << col;
-        }
+    for (const std::int64_t cols : {7, 64, 71}) {
+      for (const std::int64_t col_stride : {1, 3}) {
+        expect_plain_bits(format, cols, col_stride, rng);
       }
     }
   }

@@ -216,9 +216,52 @@ TEST(Synth, WritesNothingIntoAFolderThatIsNotEmpty) {
 
 TEST(Limits, MeasuresEveryLevelOfTheMachine) {
   const Json report = report_of({"limits", "--time-per-figure", "2ms", "--threads", "2"}, 0);
-  EXPECT_GT(value_of(report, "dram_read_bytes_per_s.threads_1"), 1e8);
-  EXPECT_GT(value_of(report, "peak_flops_per_s.scalar.f32.f32.threads_1"), 1e6);
+  for (const std::string threads : {".threads_1", ".threads_2"}) {
+    EXPECT_GT(value_of(report, "dram_read_bytes_per_s" + threads), 1e8);
+    for (const std::string weights : {"f32", "f16", "bf16", "fp8", "mxfp4", "int8", "int4"}) {
+      EXPECT_GT(value_of(report, "peak_flops_per_s.scalar." + weights + ".f32" + threads), 1e5);
+    }
+  }
   EXPECT_FALSE(report.at("tables").at("limits_peak").at("rows").empty());
+}
+
+// The index of a table's column.
+std::size_t column_of(const Json& table, const std::string& name) {
+  std::size_t idx = 0;
+  for (const Json& column : table.at("columns")) {
+    if (column.at("name") == name) return idx;
+    ++idx;
+  }
+  ADD_FAILURE() << "no column " << name;
+  return 0;
+}
+
+TEST(Limits, EverySampleHasAStateAndEveryProcessorItsReadings) {
+  const Json report = report_of({"limits", "--time-per-figure", "1ms", "--threads", "1"}, 0);
+  for (const char* name : {"limits_bandwidth", "limits_peak"}) {
+    const Json& table = report.at("tables").at(name);
+    const std::size_t samples = column_of(table, "samples");
+    const std::size_t free = column_of(table, "free_samples");
+    const std::size_t shared = column_of(table, "shared_samples");
+    for (const Json& row : table.at("rows")) {
+      EXPECT_GE(row.at(samples).get<int>(), 3);
+      EXPECT_LE(row.at(free).get<int>() + row.at(shared).get<int>(), row.at(samples).get<int>());
+    }
+  }
+#if defined(__x86_64__)
+  const Json& cores = report.at("tables").at("core_state");
+  ASSERT_FALSE(cores.at("rows").empty());
+  for (const Json& row : cores.at("rows")) {
+    EXPECT_LE(row.at(column_of(cores, "narrowest")), row.at(column_of(cores, "widest")));
+    EXPECT_LE(row.at(column_of(cores, "widest")).get<double>(), 4.2);
+    EXPECT_LE(row.at(column_of(cores, "shared_readings")), row.at(column_of(cores, "readings")));
+  }
+#endif
+  bool says_how = false;
+  for (const Json& finding : report.at("findings")) {
+    says_how = says_how || finding.at("code") == "machine.core_state";
+  }
+  EXPECT_TRUE(says_how);
 }
 
 }  // namespace

@@ -217,12 +217,67 @@ TEST(Run, ConvertsWeightsOnRequest) {
 TEST(Run, MeasuresItselfAgainstTheMachine) {
   const ProcessResult result =
       run_moe_bench({"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8",
-                     "--output-tokens", "4", "--repeat", "1", "--format", "json"});
+                     "--output-tokens", "4", "--repeat", "3", "--format", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json report = parse_report(result.out);
   EXPECT_GT(value_of(report, "decode_read_limit_ratio"), 0.0);
   EXPECT_GT(value_of(report, "prefill_flops_limit_ratio"), 0.0);
-  EXPECT_FALSE(report.at("tables").at("limits_bandwidth").at("rows").empty());
+  const auto count = [&report](const char* metric) {
+    return report.at("metrics").at(metric).at("distribution").at("count").get<int>();
+  };
+  // One share a repetition; the limits once more than that.
+  EXPECT_EQ(count("prefill_roofline_ratio"), 3);
+  EXPECT_EQ(count("decode_roofline_ratio"), 3);
+  EXPECT_EQ(count("roofline_read_bytes_per_s"), 4);
+  EXPECT_EQ(count("roofline_ops_per_s"), 4);
+  for (const char* metric : {"prefill_roofline_ratio", "decode_roofline_ratio"}) {
+    EXPECT_EQ(report.at("metrics").at(metric).at("kind"), "measured");
+    EXPECT_GT(report.at("metrics").at(metric).at("distribution").at("min").get<double>(), 0.0);
+  }
+  int num_samples = 0;
+  for (const Json& row : report.at("tables").at("limits_sampled").at("rows")) {
+    num_samples += row.at(5).get<int>();
+  }
+  EXPECT_EQ(num_samples, 4);
+}
+
+TEST(Run, WithoutLimitsSaysThatTheyAreMissing) {
+  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  for (const char* metric : {"prefill_roofline_ratio", "decode_read_limit_ratio"}) {
+    EXPECT_TRUE(report.at("metrics").at(metric).at("value").is_null());
+    EXPECT_THAT(report.at("metrics").at(metric).at("reason").get<std::string>(),
+                HasSubstr("not measured"));
+  }
+  EXPECT_FALSE(report.at("tables").contains("limits_sampled"));
+}
+
+TEST(Run, EverySampleCarriesTheStateOfTheCores) {
+  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  const Json& rows = report.at("tables").at("core_states").at("rows");
+  ASSERT_EQ(rows.size(), 8U);  // four points, prefill and decode step
+  for (const Json& row : rows) {
+    const bool is_prefill = row.at(4) == "prefill";
+    EXPECT_EQ(row.at(5).get<int>(), is_prefill ? 3 : 12);
+    EXPECT_LE(row.at(6).get<int>() + row.at(7).get<int>(), row.at(5).get<int>());
+  }
+  EXPECT_LE(
+      value_of(report, "core_free_samples_ratio") + value_of(report, "core_shared_samples_ratio"),
+      1.0);
+  EXPECT_GT(value_of(report, "core_probe_s"), 0.0);
+}
+
+TEST(Run, AForcedLevelStays) {
+  const ProcessResult result =
+      run_moe_bench(quick_run({"--format", "json", "--isa", "scalar", "--repeat", "1"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  EXPECT_EQ(report.at("settings").at("isa"), "scalar");
+  EXPECT_EQ(report.at("settings").at("isa_reason"), "scalar as requested");
+  EXPECT_FALSE(report.at("tables").contains("kernel_choice"));
 }
 
 TEST(Run, DumpsARoutingTraceThatAgreesWithItsCounts) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What AVX-512 BF16 adds: the dot product of pairs of bf16.
+// What AVX-512 BF16 adds: the dot product of pairs of bf16, and codes unpacked to such pairs.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +33,43 @@ struct Avx512Bf16 : Avx512 {
   [[gnu::always_inline]] static V dot_bf16(Pairs a, Pairs b, V sum) noexcept {
     return {_mm512_dpbf16_ps(sum.lanes, __builtin_bit_cast(__m512bh, a.lanes),
                              __builtin_bit_cast(__m512bh, b.lanes))};
+  }
+
+  using Avx512::store;
+  [[gnu::always_inline]] static void store(float* at, Pairs a) noexcept {
+    _mm512_storeu_si512(at, a.lanes);
+  }
+  // Values of two columns that bf16 holds exactly.
+  [[gnu::always_inline]] static Pairs to_pairs(V even, V odd) noexcept {
+    const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even.lanes), 16);
+    return {_mm512_mask_blend_epi16(0xaaaaaaaaU, low, _mm512_castps_si512(odd.lanes))};
+  }
+  // Sixteen bytes of two 4-bit codes, the even column in the low half.
+  [[gnu::always_inline]] static Pairs load_u4_pairs(const std::byte* at) noexcept {
+    return {_mm512_permutexvar_epi16(spread_codes(at), u4_table())};
+  }
+  [[gnu::always_inline]] static Pairs load_e2m1_pairs(const std::byte* at) noexcept {
+    return {_mm512_permutexvar_epi16(spread_codes(at), e2m1_bf16_table())};
+  }
+
+ private:
+  // A code in the low four bits of every word. The permutation of words takes five bits.
+  [[gnu::always_inline]] static __m512i spread_codes(const std::byte* at) noexcept {
+    const __m512i codes = _mm512_cvtepu8_epi32(
+        _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(at))));
+    const __m512i both = _mm512_or_si512(codes, _mm512_slli_epi32(codes, 12));
+    return _mm512_and_si512(both, _mm512_set1_epi32(0x000f000f));
+  }
+  // bf16 of the values of codes 0 to 15, two of them in an element.
+  [[gnu::always_inline]] static __m512i u4_table() noexcept {
+    return _mm512_setr_epi32(0x3f800000, 0x40404000, 0x40a04080, 0x40e040c0, 0x41104100, 0x41304120,
+                             0x41504140, 0x41704160, 0, 0, 0, 0, 0, 0, 0, 0);
+  }
+  [[gnu::always_inline]] static __m512i e2m1_bf16_table() noexcept {
+    const auto word = [](std::uint32_t pair) { return static_cast<int>(pair); };
+    return _mm512_setr_epi32(word(0x3f000000U), word(0x3fc03f80U), word(0x40404000U),
+                             word(0x40c04080U), word(0xbf008000U), word(0xbfc0bf80U),
+                             word(0xc040c000U), word(0xc0c0c080U), 0, 0, 0, 0, 0, 0, 0, 0);
   }
 };
 

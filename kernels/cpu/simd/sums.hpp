@@ -83,18 +83,22 @@ template <class S, int R, int P>
   }
 }
 
-// The codes of Product's format as f32, [num_cols][16]. An odd last column of a format that holds
-// pairs is followed by the other of its pair.
+// The codes of Product's format as its vectors: f32, [num_cols][16], or pairs of bf16,
+// [num_cols / 2][16][2].
 template <class S, class Product>
 [[gnu::always_inline]] inline void stage_weights(const std::byte* codes, std::int64_t num_cols,
                                                  std::byte* out) noexcept {
-  for (std::int64_t col = 0; col < num_cols; col += Product::kColumns) {
+  const std::int64_t whole_cols = num_cols / Product::kColumns * Product::kColumns;
+  for (std::int64_t col = 0; col < whole_cols; col += Product::kColumns) {
 #pragma GCC unroll 2
     for (int s = 0; s < Product::kSubSteps; ++s) {
       S::store(as_floats(out), Product::weight(codes, s, true));
       out += 64;
     }
     codes += Product::kStepBytes;
+  }
+  if (whole_cols != num_cols) {
+    S::store(as_floats(out), last_weight<Product>(codes, true));
   }
 }
 
@@ -310,15 +314,16 @@ template <class S>
 using Int4Codes = IntCodes<S, Int4Product<S>, S::kStageInt4Rows>;
 
 // Formats with scales: a chain per scale block, then one multiply-add with the scale, and one of
-// the offset with the sum of the block's activations where codes have one.
-template <class S, class Codes>
+// the offset with the sum of the block's activations where codes have one. Product multiplies codes
+// as they are packed, StagedProduct what stage_weights makes of them.
+template <class S, class Codes, class Product = typename Codes::Product,
+          class StagedProduct = F32Product<S>>
 struct ScaledSums {
   using V = typename S::V;
-  using Product = typename Codes::Product;
-  using Activation = float;
+  using Activation = typename Product::Activation;
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
-                      const RowBlock<float>& block) noexcept {
+                      const RowBlock<Activation>& block) noexcept {
     const std::byte* data = weight.data + panel * weight.panel_stride_bytes;
     if (weight.cols == 0) {
       for (int i = 0; i < block.num_rows * num_panels; ++i) {
@@ -341,6 +346,12 @@ struct ScaledSums {
  private:
   static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
   static constexpr std::int64_t kMaxStagedBlocks = 8;
+  [[nodiscard]] static constexpr std::int64_t staged_bytes(std::int64_t num_cols) noexcept {
+    return (num_cols + StagedProduct::kColumns - 1) / StagedProduct::kColumns * 64;
+  }
+  // Pairs of a block with an odd number of columns take one column more.
+  static constexpr std::int64_t kStagedPanelBytes =
+      staged_bytes(S::kStagedCols) + (StagedProduct::kColumns - 1) * kMaxStagedBlocks * 64;
   // Scale blocks whose sums of activations are kept.
   static constexpr std::int64_t kMaxSumBlocks = 64;
 
@@ -353,10 +364,10 @@ struct ScaledSums {
     bool is_first;  // of the matrix: sums begin at zero
   };
 
-  // Columns [first_col, first_col + num_cols) in the L1 cache as f32: whole scale blocks, or a
+  // Columns [first_col, first_col + num_cols) in the L1 cache, unpacked: whole scale blocks, or a
   // piece of one that is too wide.
   struct Stage {
-    alignas(64) std::byte weights[kStagedPanels * S::kStagedCols * 64];
+    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStagedPanelBytes)> weights;
     alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> scales;
     alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> offsets;
     alignas(64) Array<float, kMaxBlockRows * kStagedPanels * 16> chains;  // of a block in pieces
@@ -381,8 +392,23 @@ struct ScaledSums {
     }
     return S::reduce_add(sum);
   }
+  [[gnu::always_inline]] static float sum_of(const std::uint16_t* x, std::int64_t count) noexcept {
+    V sum = S::broadcast(0.0F);
+    std::int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      sum = S::add(sum, S::load_bf16(x + i));
+    }
+    if (i < count) {
+      std::uint16_t rest[16] = {};
+      for (std::int64_t k = 0; i + k < count; ++k) {
+        rest[k] = x[i + k];
+      }
+      sum = S::add(sum, S::load_bf16(rest));
+    }
+    return S::reduce_add(sum);
+  }
 
-  static void sum_activations(const PackedMatrix& weight, const RowBlock<float>& block,
+  static void sum_activations(const PackedMatrix& weight, const RowBlock<Activation>& block,
                               std::int64_t num_cols, float* x_sums) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
     for (int r = 0; r < block.num_rows; ++r) {
@@ -394,10 +420,10 @@ struct ScaledSums {
   }
 
   static void compute_with_offsets(const PackedMatrix& weight, const std::byte* data,
-                                   int num_panels, const RowBlock<float>& block) noexcept {
+                                   int num_panels, const RowBlock<Activation>& block) noexcept {
     float x_sums[kMaxBlockRows * kMaxSumBlocks];
     const std::int64_t range_cols = kMaxSumBlocks * Codes::block_cols(weight);
-    RowBlock<float> part = block;
+    RowBlock<Activation> part = block;
     for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
       const std::int64_t count = smaller(range_cols, weight.cols - begin);
       for (int r = 0; r < block.num_rows; ++r) {
@@ -411,17 +437,17 @@ struct ScaledSums {
 
   // Brings the activations into the order of the columns, as many at a time as the buffer holds.
   static void compute_ordered(const PackedMatrix& weight, const std::byte* data, int num_panels,
-                              const RowBlock<float>& block) noexcept {
+                              const RowBlock<Activation>& block) noexcept {
     float x_sums[kMaxBlockRows * kMaxSumBlocks];
-    alignas(64) float ordered[kMaxBlockRows * kMaxOrderedBlockCols];
+    alignas(64) Activation ordered[kMaxBlockRows * kMaxOrderedBlockCols];
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t num_blocks = smaller(kMaxSumBlocks, kMaxOrderedBlockCols / block_cols);
     const std::int64_t range_cols = num_blocks * block_cols;
-    RowBlock<float> part = block;
+    RowBlock<Activation> part = block;
     for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
       const std::int64_t count = smaller(range_cols, weight.cols - begin);
       for (int r = 0; r < block.num_rows; ++r) {
-        float* out = ordered + r * kMaxOrderedBlockCols;
+        Activation* out = ordered + r * kMaxOrderedBlockCols;
         for (std::int64_t col = 0; col < count; ++col) {
           out[col] = block.rows[r][weight.column_order[begin + col]];
         }
@@ -438,7 +464,7 @@ struct ScaledSums {
   }
 
   static void compute_range(const PackedMatrix& weight, const Range& range, int num_panels,
-                            const RowBlock<float>& block) noexcept {
+                            const RowBlock<Activation>& block) noexcept {
     if (block.num_rows < Codes::kStageRows) {
       cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
           block.num_rows, num_panels, [&]<int R, int P>(int p) {
@@ -463,7 +489,7 @@ struct ScaledSums {
 
   template <int R, int P>
   static void compute_direct(const PackedMatrix& weight, const Range& range,
-                             std::int64_t panel_offset, const float* const* rows, float* out,
+                             std::int64_t panel_offset, const Activation* const* rows, float* out,
                              int out_stride) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t header_bytes = Codes::header_bytes(weight);
@@ -502,7 +528,7 @@ struct ScaledSums {
   }
 
   static void compute_staged(const PackedMatrix& weight, const Range& range, int num_panels,
-                             int first_panel, const RowBlock<float>& block) noexcept {
+                             int first_panel, const RowBlock<Activation>& block) noexcept {
     Stage stage;
     const std::byte* data = range.data + first_panel * weight.panel_stride_bytes;
     const std::int64_t block_cols = Codes::block_cols(weight);
@@ -522,7 +548,7 @@ struct ScaledSums {
         stage.is_first_block = range.is_first && begin == 0;
         fill_stage(weight, data, num_panels, begin, stage);
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
-          cover_tile<S, F32Product<S>, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+          cover_tile<S, StagedProduct, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
             multiply_stage<R, P>(stage, p, first, block,
                                  block.sums + first * block.sums_stride + (first_panel + p) * 16);
           });
@@ -542,7 +568,7 @@ struct ScaledSums {
     for (int p = 0; p < num_panels; ++p) {
       const std::byte* codes = data + p * weight.panel_stride_bytes;
       std::int64_t scale_at = p * kMaxStagedBlocks * 16;
-      std::byte* out = stage.weights + p * S::kStagedCols * 64;
+      std::byte* out = stage.weights + p * kStagedPanelBytes;
       for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
         const V scale = Codes::scale(weight, codes);
         S::store(stage.scales + scale_at, scale);
@@ -554,8 +580,8 @@ struct ScaledSums {
         const std::int64_t skipped =
             (stage.first_col - begin) / Product::kColumns * Product::kStepBytes;
         const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
-        stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols,
-                                  out + done * 64);
+        stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols, out);
+        out += staged_bytes(stage.block_cols);
         scale_at += 16;
         codes += Codes::block_bytes(weight);
       }
@@ -564,10 +590,9 @@ struct ScaledSums {
 
   template <int R, int P>
   static void multiply_stage(Stage& stage, int first_panel, int first_row,
-                             const RowBlock<float>& block, float* out) noexcept {
-    constexpr std::int64_t kPanelStride = S::kStagedCols * 64;
+                             const RowBlock<Activation>& block, float* out) noexcept {
     constexpr int kChainStride = kStagedPanels * 16;
-    const std::byte* weights = stage.weights + first_panel * kPanelStride;
+    const std::byte* weights = stage.weights + first_panel * kStagedPanelBytes;
     std::int64_t scale_at = first_panel * kMaxStagedBlocks * 16;
     float* chains = stage.chains + first_row * kChainStride + first_panel * 16;
     [[maybe_unused]] const float* x_sums =
@@ -575,8 +600,8 @@ struct ScaledSums {
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
-      accumulate_tile<S, F32Product<S>, R, P>(
-          {weights, kPanelStride, block.rows + first_row, stage.first_col + done,
+      accumulate_tile<S, StagedProduct, R, P>(
+          {weights, kStagedPanelBytes, block.rows + first_row, stage.first_col + done,
            smaller(stage.block_cols, stage.num_cols - done)},
           sums);
       if (!stage.ends_block) {
@@ -603,11 +628,16 @@ struct ScaledSums {
       if constexpr (Codes::kMayHaveOffsets) {
         x_sums = x_sums != nullptr ? x_sums + 1 : nullptr;
       }
-      weights += stage.block_cols * 64;
+      weights += staged_bytes(stage.block_cols);
       scale_at += 16;
     }
   }
 };
+
+// bf16 activations: codes become pairs of bf16.
+template <class S, class Codes>
+using DotSums =
+    ScaledSums<S, Codes, CodedDotProduct<S, typename Codes::Product>, Bf16DotProduct<S>>;
 
 // Calls visit.template operator()<Sums>() with the way to compute sums of the two formats.
 template <class S, class Visit>
@@ -631,6 +661,27 @@ template <class S, class Visit>
       return visit.template operator()<ScaledSums<S, Int8Codes<S>>>();
     case WeightFormat::kInt4:
       return visit.template operator()<ScaledSums<S, Int4Codes<S>>>();
+  }
+}
+
+// The same for bf16 activations on a level with the bf16 dot product. f32 and f16 weights have
+// none.
+template <class S, class Visit>
+[[gnu::always_inline]] inline void with_dot_sums(WeightFormat format, Visit visit) noexcept {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kF16:
+      return;
+    case WeightFormat::kBf16:
+      return visit.template operator()<PlainSums<S, Bf16DotProduct<S>>>();
+    case WeightFormat::kFp8:
+      return visit.template operator()<DotSums<S, Fp8Codes<S>>>();
+    case WeightFormat::kMxfp4:
+      return visit.template operator()<DotSums<S, Mxfp4Codes<S>>>();
+    case WeightFormat::kInt8:
+      return visit.template operator()<DotSums<S, Int8Codes<S>>>();
+    case WeightFormat::kInt4:
+      return visit.template operator()<DotSums<S, Int4Codes<S>>>();
   }
 }
 

@@ -11,6 +11,8 @@
 //   kIsCoded                    weights are not f32 in memory
 //   kIsStaged                   may be made f32 in the L1 cache first where a level asks for it
 //   activation_last(at)         for the last column of an odd number (kColumns == 2)
+//   weight_last(at)             the same, where reading a whole step would pass the end of the
+//   codes
 
 #include <cstddef>
 #include <cstdint>
@@ -136,6 +138,63 @@ struct Int4Product : Bf16Product<S> {
   }
 };
 
+// Codes unpacked to pairs of bf16, which hold each of them exactly (e4m3 / 256 has 4 bits and is
+// normal), for the bf16 dot product.
+template <class S, class CodeProduct>
+struct CodedDotProduct;
+
+template <class S>
+struct CodedDotProduct<S, E4m3Product<S>> : Bf16DotProduct<S> {
+  static constexpr std::int64_t kStepBytes = 32;
+
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+    return S::to_pairs(S::load_e4m3_div256(at), S::load_e4m3_div256(at + 16));
+  }
+  [[gnu::always_inline]] static typename S::Pairs weight_last(const std::byte* at) noexcept {
+    return S::to_pairs(S::load_e4m3_div256(at), S::broadcast(0.0F));
+  }
+};
+
+template <class S>
+struct CodedDotProduct<S, E2m1Product<S>> : Bf16DotProduct<S> {
+  static constexpr std::int64_t kStepBytes = 16;
+
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+    return S::load_e2m1_pairs(at);
+  }
+};
+
+template <class S>
+struct CodedDotProduct<S, Int8Product<S>> : Bf16DotProduct<S> {
+  static constexpr std::int64_t kStepBytes = 32;
+
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+    return S::to_pairs(S::load_i8(at), S::load_i8(at + 16));
+  }
+  [[gnu::always_inline]] static typename S::Pairs weight_last(const std::byte* at) noexcept {
+    return S::to_pairs(S::load_i8(at), S::broadcast(0.0F));
+  }
+};
+
+template <class S>
+struct CodedDotProduct<S, Int4Product<S>> : Bf16DotProduct<S> {
+  static constexpr std::int64_t kStepBytes = 16;
+
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+    return S::load_u4_pairs(at);
+  }
+};
+
+// The weights of the last of an odd number of columns.
+template <class Product>
+[[gnu::always_inline]] inline auto last_weight(const std::byte* at, bool has_spare) noexcept {
+  if constexpr (requires { Product::weight_last(at); }) {
+    return Product::weight_last(at);
+  } else {
+    return Product::weight(at, 0, has_spare);
+  }
+}
+
 // Where a tile reads: panel p at panel + p * panel_stride, row r at rows[r] + first_col.
 template <class Activation>
 struct TileInput {
@@ -193,7 +252,7 @@ template <class S, class Product, int R, int P>
     if (even_cols != in.num_cols) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const auto weight = Product::weight(w[p] + offset, 0, S::has_spare(R, P));
+        const auto weight = last_weight<Product>(w[p] + offset, S::has_spare(R, P));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           sums[r][p] =

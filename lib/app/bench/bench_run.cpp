@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/app/bench/bench_commands.hpp"
-#include "lib/app/bench/bench_limits.hpp"
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/format_names.hpp"
 #include "lib/app/bench/run_compare.hpp"
@@ -24,56 +23,9 @@
 #include "lib/app/scenarios_dir.hpp"
 #include "lib/base/clock.hpp"
 #include "lib/base/error.hpp"
-#include "lib/engine/pack_plan.hpp"
 
 namespace moe::app {
 namespace {
-
-// What the matrices that do most of the work are stored as.
-kernels::WeightFormat main_weight_format(const model::BoundModel& model) {
-  const model::MatrixView* view = &model.lm_head;
-  for (const model::LayerView& layer : model.layers) {
-    if (!layer.experts.empty()) {
-      view = &layer.experts.front().gate;
-      break;
-    }
-    view = &layer.dense.gate;
-  }
-  return engine::natural_format(*view);
-}
-
-// Measures the two figures that a run is judged against.
-RunLimits measure_limits(const model::BoundModel& model, const EngineSetup& setup,
-                         const RunTools& tools, report::Report& report) {
-  const std::int32_t num_threads = setup.options.num_threads;
-  engine::LimitsOptions options = limits_options(num_threads);
-  options.thread_counts = {num_threads};
-  const kernels::WeightFormat format = main_weight_format(model);
-  // bf16 activations are only multiplied with bf16 weights.
-  const kernels::ActivationFormat activations = format == kernels::WeightFormat::kBf16
-                                                    ? setup.options.activations
-                                                    : kernels::ActivationFormat::kF32;
-  options.peaks = {{setup.options.isa, format, activations}};
-  const engine::MachineLimits measured =
-      engine::measure_machine_limits(options, *tools.clock, *tools.progress, *tools.interrupt);
-  add_limits_tables(measured, report);
-  RunLimits limits;
-  const bool fits_l3 = options.l3_bytes > 0 && model.file_bytes < options.l3_bytes;
-  const engine::BandwidthLimit* read =
-      fits_l3 ? measured.find(engine::MemoryLevel::kL3, num_threads) : nullptr;
-  if (read == nullptr) read = measured.find(engine::MemoryLevel::kDram, num_threads);
-  if (read != nullptr) {
-    limits.read_bytes_per_s = read->bytes_per_s;
-    limits.read_level = engine::memory_level_name(read->level);
-  }
-  const engine::PeakLimit* peak =
-      measured.find(setup.options.isa, format, activations, num_threads);
-  if (peak != nullptr) limits.flops_per_s = peak->flops_per_s;
-  limits.flops_format =
-      fmt::format("{}, {} weights, {} activations", kernels::isa_name(setup.options.isa),
-                  weight_format_name(format), activation_format_name(activations));
-  return limits;
-}
 
 model::Dtype dtype_option(const std::string& name) {
   if (name == "f32") return model::Dtype::kF32;
@@ -172,8 +124,8 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   report::Report& report = session.report();
   fill_settings(args, setup, prompts, model.config, report.settings);
   report_quantization(model, quantized ? &*quantized : nullptr, report);
-  RunFacts facts{&args, &model, &setup.options, &prompts, directory, {}};
-  if (!args.has_no_limits) facts.limits = measure_limits(model, setup, tools, report);
+  add_kernel_choice(setup, report);
+  const RunFacts facts{&args, &model, &setup.options, &prompts, directory};
 
   std::optional<RoutingRecorder> recorder;
   if (!args.dump_routing.empty()) {

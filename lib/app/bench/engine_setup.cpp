@@ -10,10 +10,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lib/app/bench/format_names.hpp"
+#include "lib/app/table_builder.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/units.hpp"
 #include "lib/engine/isa_choice.hpp"
 #include "lib/engine/memory_estimate.hpp"
+#include "lib/engine/pack_plan.hpp"
 #include "lib/model/coded_matrix.hpp"
 #include "lib/model/dtype.hpp"
 #include "lib/sysinfo/host.hpp"
@@ -55,34 +58,47 @@ bool has_bf16_weights(const model::BoundModel& model) {
   return is_stored_as(model.lm_head, model::Dtype::kBf16);
 }
 
-kernels::ActivationFormat choose_activations(const EngineArgs& args, kernels::Isa isa,
-                                             const model::BoundModel& model, std::string& reason) {
+// The numeric modes that the option and the weights allow; says why when that is only one.
+std::vector<kernels::ActivationFormat> allowed_activations(const EngineArgs& args,
+                                                           const model::BoundModel& model,
+                                                           std::string& reason) {
   using kernels::ActivationFormat;
   if (args.activations == "f32") {
     reason = "f32 as requested";
-    return ActivationFormat::kF32;
+    return {ActivationFormat::kF32};
   }
-  const bool has_bf16 = has_bf16_weights(model);
+  const bool is_coded = engine::has_scales(main_weight_format(model));
+  const bool may_be_bf16 = has_bf16_weights(model) || is_coded;
   if (args.activations == "bf16") {
-    if (!has_bf16) {
+    if (!may_be_bf16) {
       throw Error(ErrorCode::kUsage,
                   fmt::format("--activations bf16: needs weights stored as BF16, found {}; use f32",
                               weight_dtypes(model)));
     }
     reason = "bf16 as requested";
-    return ActivationFormat::kBf16;
+    return {ActivationFormat::kBf16};
   }
-  if (!has_bf16) {
+  if (!may_be_bf16) {
     reason = fmt::format("f32: the weights are {}, not all BF16", weight_dtypes(model));
-    return ActivationFormat::kF32;
+    return {ActivationFormat::kF32};
   }
-  if (isa != kernels::Isa::kAvx512Bf16) {
-    reason = fmt::format("f32: level {} has no bf16 products to gain from", kernels::isa_name(isa));
-    return ActivationFormat::kF32;
+  return {ActivationFormat::kF32, ActivationFormat::kBf16};
+}
+
+// For a mode that was chosen and not asked for.
+std::string chosen_activations_reason(const engine::IsaChoice& choice,
+                                      const model::BoundModel& model) {
+  const char* level = kernels::isa_name(choice.isa);
+  if (choice.activations == kernels::ActivationFormat::kBf16) {
+    return fmt::format("bf16: the weights are {} and level {} multiplies bf16 directly",
+                       weight_dtypes(model), level);
   }
-  reason = fmt::format("bf16: the weights are BF16 and level {} multiplies bf16 directly",
-                       kernels::isa_name(isa));
-  return ActivationFormat::kBf16;
+  const bool was_measured = std::ranges::any_of(choice.measured, [](const auto& one) {
+    return one.of.activations == kernels::ActivationFormat::kBf16;
+  });
+  return was_measured
+             ? fmt::format("f32: bf16 products measured slower than level {} with f32", level)
+             : fmt::format("f32: level {} has no bf16 products to gain from", level);
 }
 
 }  // namespace
@@ -108,7 +124,8 @@ void add_engine_options(Options& options, EngineArgs& args) {
   options.integer("--threads", args.num_threads, {0, 4096}, "Threads; 0 takes all",
                   "all that the process may use");
   options.text("--isa", fmt::format("auto|{}", fmt::join(isa_names(), "|")), args.isa,
-               "Instruction set level of the kernels; auto is the best one whose self-test passes");
+               "Instruction set level of the kernels; auto is the best one that computes "
+               "right values here and that no lower one measures clearly faster than");
   options.bytes("--max-memory", args.max_memory_bytes,
                 "Refuse to allocate more than this (64MiB, 1.5GB)", "what the machine has");
   options.integer("--chunk-tokens", args.chunk_tokens, {1, 1 << 20},
@@ -142,8 +159,8 @@ std::string weight_dtypes(const model::BoundModel& model) {
   add(model.lm_head);
   for (const model::LayerView& layer : model.layers) {
     for (const model::MatrixView* view :
-         {&layer.attention.q, &layer.attention.o, &layer.attention.kv_b, &layer.dense.gate,
-          &layer.shared.gate}) {
+         {&layer.attention.q, &layer.attention.o, &layer.attention.kv_b, &layer.attention.k_b,
+          &layer.dense.gate, &layer.shared.gate}) {
       add(*view);
     }
     for (const model::FfnView& expert : layer.experts) add(expert.gate);
@@ -153,12 +170,20 @@ std::string weight_dtypes(const model::BoundModel& model) {
 
 EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& model) {
   EngineSetup setup;
-  const engine::IsaChoice choice = engine::choose_isa(requested_isa(args.isa));
+  engine::IsaRequest request;
+  request.forced = requested_isa(args.isa);
+  request.weights = main_weight_format(model);
+  request.activations = allowed_activations(args, model, setup.activations_reason);
+  const engine::IsaChoice choice = engine::choose_isa(request, engine::machine_probe());
   setup.options.isa = choice.isa;
   setup.isa_reason = choice.reason;
+  setup.measured_levels = choice.measured;
   setup.options.num_threads =
       args.num_threads > 0 ? static_cast<int>(args.num_threads) : num_usable_threads();
-  setup.options.activations = choose_activations(args, choice.isa, model, setup.activations_reason);
+  setup.options.activations = choice.activations;
+  if (setup.activations_reason.empty()) {
+    setup.activations_reason = chosen_activations_reason(choice, model);
+  }
   setup.options.max_batch_tokens = args.chunk_tokens;
   setup.options.moe_path =
       args.moe_path == "unfused" ? engine::MoePath::kUnfused : engine::MoePath::kFused;
@@ -172,6 +197,37 @@ EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& mode
     setup.options.top_k_override = static_cast<std::int32_t>(args.top_k);
   }
   return setup;
+}
+
+kernels::WeightFormat main_weight_format(const model::BoundModel& model) {
+  const model::MatrixView* view = &model.lm_head;
+  for (const model::LayerView& layer : model.layers) {
+    if (!layer.experts.empty()) {
+      view = &layer.experts.front().gate;
+      break;
+    }
+    view = &layer.dense.gate;
+  }
+  return engine::natural_format(*view);
+}
+
+void add_kernel_choice(const EngineSetup& setup, report::Report& report) {
+  if (setup.measured_levels.empty()) return;
+  report::Table table = make_table("Levels measured to choose one (32 tokens from the cache)",
+                                   {{"isa", ""},
+                                    {"weights", ""},
+                                    {"activations", ""},
+                                    {"flops_per_s", "flop/s"},
+                                    {"is_chosen", ""}});
+  for (const engine::MeasuredCase& one : setup.measured_levels) {
+    const bool is_chosen =
+        one.of.isa == setup.options.isa && one.of.activations == setup.options.activations;
+    table.rows.push_back({std::string(kernels::isa_name(one.of.isa)),
+                          std::string(weight_format_name(one.of.weights)),
+                          std::string(activation_format_name(one.of.activations)), one.flops_per_s,
+                          std::string(is_chosen ? "yes" : "no")});
+  }
+  report.tables["kernel_choice"] = std::move(table);
 }
 
 std::int64_t memory_budget(const engine::EngineOptions& options) {

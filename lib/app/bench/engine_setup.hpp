@@ -8,7 +8,9 @@
 
 #include "lib/app/cli.hpp"
 #include "lib/engine/engine.hpp"
+#include "lib/engine/isa_choice.hpp"
 #include "lib/model/bound_model.hpp"
+#include "lib/report/report.hpp"
 
 namespace moe::app {
 
@@ -41,10 +43,17 @@ struct EngineSetup {
   engine::EngineOptions options;
   std::string isa_reason;  // one line for the report
   std::string activations_reason;
+  std::vector<engine::MeasuredCase> measured_levels;  // what the choice rests on; may be empty
 };
 
 // Throws Error(kUsage), Error(kUnavailable) or Error(kCorruptData).
 [[nodiscard]] EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& model);
+
+// Table "kernel_choice": what was measured to choose the level; none when there was no choice.
+void add_kernel_choice(const EngineSetup& setup, report::Report& report);
+
+// What the matrices that do most of the work are packed as.
+[[nodiscard]] kernels::WeightFormat main_weight_format(const model::BoundModel& model);
 
 // Threads that the process may run at once: its affinity mask, cut by the quota of its control
 // group.

@@ -141,6 +141,57 @@ void add_repetition(const engine::RunBatchResult& run, const ModelFacts& model,
   figures.num_decode_steps += static_cast<std::int64_t>(run.steps.size());
 }
 
+void add_states(const engine::RunBatchResult& run, const engine::WidthReference& cores,
+                PointFigures& figures) {
+  figures.probe_s += run.probe_s;
+  if (run.probes.empty()) return;
+  figures.ttft_states.push_back(cores.state(run.probes_of(run.prefill_probes)));
+  for (const engine::DecodeStep& step : run.steps) {
+    figures.itl_states.push_back(cores.state(run.probes_of(step.probes)));
+  }
+}
+
+// Seconds that a pass takes at least.
+double bound_s(std::int64_t bytes, std::int64_t operations, double bytes_per_s, double ops_per_s) {
+  return std::max(static_cast<double>(bytes) / bytes_per_s,
+                  static_cast<double>(operations) / ops_per_s);
+}
+
+void add_roofline_shares(std::span<const engine::RunBatchResult> repetitions,
+                         const PointConditions& conditions, PointFigures& figures) {
+  const std::span<const engine::RooflineSample> limits = conditions.limits;
+  if (limits.empty()) return;
+  MOE_CHECK(limits.size() == repetitions.size() + 1);
+  for (const engine::RooflineSample& sample : limits) {
+    // A clock too coarse for a sample gives none; then there is no roofline.
+    if (sample.read_bytes_per_s <= 0.0 || sample.ops_per_s <= 0.0) return;
+  }
+  for (const engine::RooflineSample& sample : limits) {
+    figures.read_limits_bytes_per_s.push_back(sample.read_bytes_per_s);
+    figures.peak_limits_ops_per_s.push_back(sample.ops_per_s);
+    if (conditions.cores != nullptr) {
+      figures.limit_states.push_back(conditions.cores->state(sample.probes));
+    }
+  }
+  for (std::size_t r = 0; r < repetitions.size(); ++r) {
+    const engine::RunBatchResult& run = repetitions[r];
+    const std::vector<double> times = step_times(run);
+    if (times.empty() || times.front() <= 0.0) continue;
+    const double read = (limits[r].read_bytes_per_s + limits[r + 1].read_bytes_per_s) / 2.0;
+    const double peak = (limits[r].ops_per_s + limits[r + 1].ops_per_s) / 2.0;
+    figures.prefill_roofline_ratios.push_back(
+        bound_s(run.prefill.weight_bytes_read + run.prefill.kv_bytes_read, run.prefill.flops, read,
+                peak) /
+        times.front());
+    double steps_bound_s = 0.0;
+    for (const engine::DecodeStep& step : run.steps) {
+      steps_bound_s += bound_s(step.weight_bytes_read + step.kv_bytes_read, step.flops, read, peak);
+    }
+    const double decode_s = times.back() - times.front();
+    if (decode_s > 0.0) figures.decode_roofline_ratios.push_back(steps_bound_s / decode_s);
+  }
+}
+
 void add_throughput(std::span<const TokenEvent> events, PointFigures& figures) {
   const BenchPoint& point = figures.point;
   if (figures.duration_s <= 0.0) return;
@@ -191,6 +242,16 @@ double expected_distinct_experts(std::int64_t num_experts, std::int64_t top_k, s
          (1.0 - std::pow(1.0 - static_cast<double>(top_k) / experts, static_cast<double>(batch)));
 }
 
+std::vector<double> samples_in_state(std::span<const double> samples,
+                                     std::span<const engine::CoreState> states,
+                                     engine::CoreState state) {
+  std::vector<double> found;
+  for (std::size_t i = 0; i < std::min(samples.size(), states.size()); ++i) {
+    if (states[i] == state) found.push_back(samples[i]);
+  }
+  return found;
+}
+
 std::uint64_t output_hash(std::span<const engine::RequestResult> requests) {
   Fnv1a64 hash;
   const auto mix = [&hash](std::uint32_t word) {
@@ -207,7 +268,8 @@ std::uint64_t output_hash(std::span<const engine::RequestResult> requests) {
 
 PointFigures compute_figures(const BenchPoint& point,
                              std::span<const engine::RunBatchResult> repetitions,
-                             const ModelFacts& model, bool is_repeatable) {
+                             const ModelFacts& model, bool is_repeatable,
+                             const PointConditions& conditions) {
   MOE_CHECK(!repetitions.empty());
   PointFigures figures;
   figures.point = point;
@@ -215,8 +277,10 @@ PointFigures compute_figures(const BenchPoint& point,
   std::vector<TokenEvent> events;
   for (const engine::RunBatchResult& run : repetitions) {
     add_repetition(run, model, figures, events);
+    if (conditions.cores != nullptr) add_states(run, *conditions.cores, figures);
   }
   add_throughput(events, figures);
+  add_roofline_shares(repetitions, conditions, figures);
   if (figures.num_decode_steps > 0) {
     for (double& distinct : figures.distinct_experts_per_step) {
       distinct /= static_cast<double>(figures.num_decode_steps);

@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "lib/engine/roofline_sampler.hpp"
 #include "lib/engine/run_batch.hpp"
+#include "lib/engine/width_probe.hpp"
 
 namespace moe::app {
 
@@ -54,6 +56,21 @@ struct PointFigures {
   // [layer] mean over the decode steps; 0 for dense layers, empty without steps.
   std::vector<double> distinct_experts_per_step;
 
+  // Whether the cores were free, one for each of ttft_s and of itl_s; empty when nothing was
+  // probed.
+  std::vector<engine::CoreState> ttft_states;
+  std::vector<engine::CoreState> itl_states;
+  double probe_s = 0.0;  // what the probes took, in no other figure
+
+  // Against the roofline, one a repetition; empty without samples of the limits. The bound of a
+  // pass is max(bytes of weights and KV cache that it reads / read bandwidth, operations / peak),
+  // both limits the mean of the samples before and after the repetition.
+  std::vector<double> prefill_roofline_ratios;
+  std::vector<double> decode_roofline_ratios;
+  std::vector<double> read_limits_bytes_per_s;  // the samples themselves
+  std::vector<double> peak_limits_ops_per_s;
+  std::vector<engine::CoreState> limit_states;
+
   // What cannot be true of a right measurement; empty when all is plausible.
   std::vector<std::string> violations;
 };
@@ -63,11 +80,23 @@ struct ModelFacts {
   std::vector<std::int32_t> num_experts;  // [layer]; 0 for dense layers
 };
 
+// What was measured around the repetitions.
+struct PointConditions {
+  std::span<const engine::RooflineSample> limits;  // before the first and after each, or empty
+  const engine::WidthReference* cores = nullptr;   // null: states are not known
+};
+
 // `repetitions` are complete runs of the point, at least one. `is_repeatable` says that the same
 // prompts were used in all of them with greedy sampling, so that all must give the same tokens.
 [[nodiscard]] PointFigures compute_figures(const BenchPoint& point,
                                            std::span<const engine::RunBatchResult> repetitions,
-                                           const ModelFacts& model, bool is_repeatable);
+                                           const ModelFacts& model, bool is_repeatable,
+                                           const PointConditions& conditions = {});
+
+// The samples taken in one state of the cores.
+[[nodiscard]] std::vector<double> samples_in_state(std::span<const double> samples,
+                                                   std::span<const engine::CoreState> states,
+                                                   engine::CoreState state);
 
 // A moment at which `num_tokens` tokens were complete.
 struct TokenEvent {

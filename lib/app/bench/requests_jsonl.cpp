@@ -58,6 +58,7 @@ std::string request_line(const client::RequestRecord& record, const std::string&
   line["arrivals_s"] = std::move(offsets);
   line["arrival_tokens"] = std::move(tokens);
   if (!record.text.empty()) line["text"] = record.text;
+  if (!record.token_ids.empty()) line["token_ids"] = record.token_ids;
   return json::dump(line, "request", {.indent = -1});
 }
 

@@ -1,6 +1,8 @@
 // What a reader of a run's figures has to know, and what makes them void.
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,43 @@ void add_machine(const RunFacts& facts, ReportSession& session) {
                                     "work shares the machine",
                                     (*host.load_average)[0], threads),
                         "Run on an idle machine, or trust medians and minima only");
+  }
+}
+
+// Samples with a core that somebody else worked on are slower by up to a half and more.
+void add_core_findings(const RunOutcome& outcome, ReportSession& session) {
+  constexpr double kLargeShare = 0.25;
+  std::int64_t num_shared = 0;
+  std::int64_t num_unknown = 0;
+  std::int64_t num_samples = 0;
+  for (const PointOutcome& point : outcome.points) {
+    if (!point.figures) continue;
+    for (const auto* states : {&point.figures->ttft_states, &point.figures->itl_states}) {
+      num_shared += std::ranges::count(*states, engine::CoreState::kShared);
+      num_unknown += std::ranges::count(*states, engine::CoreState::kUnknown);
+      num_samples += std::ssize(*states);
+    }
+  }
+  if (num_samples == 0) return;
+  const auto share = [num_samples](std::int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(num_samples);
+  };
+  json::Json evidence;
+  evidence["shared_samples_ratio"] = share(num_shared);
+  evidence["unknown_samples_ratio"] = share(num_unknown);
+  evidence["rule"] = outcome.cores.describe();
+  if (share(num_shared) >= kLargeShare) {
+    session.add_finding(
+        "machine.core_shared", Severity::kWarning,
+        fmt::format("in {:.0f} % of the samples a core was not ours alone: something else ran on "
+                    "it, or on its other hyperthread",
+                    share(num_shared) * 100.0),
+        "Compare only figures of free cores (table core_states), or runs taken by turns", evidence);
+  } else if (share(num_unknown) > 0.5) {
+    session.add_finding(
+        "machine.core_state_unknown", Severity::kInfo,
+        "whether the cores were ours alone is not known: " + outcome.cores.describe(), "",
+        evidence);
   }
 }
 
@@ -152,6 +191,7 @@ void add_precision(const RunOutcome& outcome, const RunFacts& facts, ReportSessi
 void add_run_findings(const RunOutcome& outcome, const RunFacts& facts, ReportSession& session) {
   add_conditions(facts, session);
   add_machine(facts, session);
+  add_core_findings(outcome, session);
   add_warm_up(outcome, facts, session);
   add_routing(outcome, facts, session);
   add_precision(outcome, facts, session);

@@ -21,13 +21,24 @@ ModelFacts model_facts(const model::ModelConfig& config, const engine::EngineOpt
   return facts;
 }
 
+// The product that does most of the work.
+engine::PeakCase main_product(const model::BoundModel& model,
+                              const engine::EngineOptions& options) {
+  engine::PeakCase of = {options.isa, main_weight_format(model), options.activations};
+  // Weights that the level does not multiply with bf16 activations are multiplied with f32 ones.
+  if (!engine::can_multiply(of)) of.activations = kernels::ActivationFormat::kF32;
+  return of;
+}
+
 class GroupRunner {
  public:
+  // `sampler` is null without limits.
   GroupRunner(const RunArgs& args, engine::Engine& engine, const PromptSource& prompts,
-              const RunTools& tools)
-      : args_(args), engine_(engine), prompts_(prompts), tools_(tools) {
+              const RunTools& tools, engine::CoreWatch& watch, engine::RooflineSampler* sampler)
+      : args_(args), engine_(engine), prompts_(prompts), tools_(tools), sampler_(sampler) {
     options_.sampling.temperature = args.temperature;
     options_.sampling.seed = static_cast<std::uint64_t>(args.seed);
+    options_.core_watch = &watch;
   }
 
   void run(PointOutcome& outcome) {
@@ -42,11 +53,13 @@ class GroupRunner {
     tools_.progress->begin(fmt::format("batch {}, prompt {}, output {}", point.batch,
                                        point.prompt_tokens, point.output_tokens),
                            rules.max_samples, "repetitions");
+    sample_limits(outcome);
     while (!tools_.interrupt->requested()) {
       engine::RunBatchResult result = measure_once(point, batch);
       if (result.is_partial) break;
       latencies_s.push_back(result.total_s);
       outcome.repetitions.push_back(std::move(result));
+      sample_limits(outcome);
       tools_.progress->update(static_cast<std::int64_t>(latencies_s.size()));
       outcome.stop = stats::decide_stop(rules, latencies_s, tools_.clock->now_s() - begin_s);
       if (outcome.stop.stop()) break;
@@ -61,8 +74,6 @@ class GroupRunner {
                          ? fmt::format("interrupted after {} repetitions", latencies_s.size())
                          : stats::describe(rules, outcome.stop);
     outcome.output_hash = output_hash(outcome.repetitions.front().requests);
-    outcome.figures = compute_figures(point, outcome.repetitions,
-                                      model_facts(engine_.config(), engine_.options()), true);
   }
 
  private:
@@ -75,6 +86,10 @@ class GroupRunner {
     for (std::int64_t i = 0; i < args_.warmup && !tools_.interrupt->requested(); ++i) {
       (void)engine::run_batch(engine_, requests, options_, *tools_.clock, *tools_.interrupt);
     }
+  }
+
+  void sample_limits(PointOutcome& outcome) {
+    if (sampler_ != nullptr) outcome.limits.push_back(sampler_->sample());
   }
 
   engine::RunBatchResult measure_once(const BenchPoint& point, const Batch& batch) {
@@ -95,6 +110,7 @@ class GroupRunner {
   engine::Engine& engine_;
   const PromptSource& prompts_;
   RunTools tools_;
+  engine::RooflineSampler* sampler_ = nullptr;
   engine::RunBatchOptions options_;
 };
 
@@ -111,7 +127,8 @@ std::optional<engine::Engine> load_engine(const model::BoundModel& model,
 }
 
 void run_group(const RunArgs& args, const EngineGroup& group, const model::BoundModel& model,
-               const PromptSource& prompts, const RunTools& tools, RunOutcome& outcome) {
+               const PromptSource& prompts, const RunTools& tools, engine::CoreWatch& watch,
+               RunOutcome& outcome) {
   LoadOutcome load;
   const double begin_s = tools.clock->now_s();
   std::optional<engine::Engine> loaded = load_engine(model, group.options, tools);
@@ -126,8 +143,15 @@ void run_group(const RunArgs& args, const EngineGroup& group, const model::Bound
   tools.progress->begin("warm-up", 0, "tokens");
   load.warm_up = engine::warm_up_experts(engine, warm_up, *tools.clock, *tools.interrupt);
   tools.progress->end();
+  watch.calibrate(engine.threads());
+  std::optional<engine::RooflineSampler> sampler;
+  if (!args.has_no_limits) {
+    sampler.emplace(engine.threads(), engine.packed_weights(), main_product(model, group.options),
+                    watch, *tools.clock);
+    load.peak_name = sampler->peak_name();
+  }
   outcome.loads.push_back(std::move(load));
-  GroupRunner runner(args, engine, prompts, tools);
+  GroupRunner runner(args, engine, prompts, tools, watch, sampler ? &*sampler : nullptr);
   for (const std::size_t i : group.points) {
     PointOutcome& point = outcome.points[i];
     if (tools.interrupt->requested()) return;
@@ -174,6 +198,7 @@ const char* point_status_name(PointStatus status) {
 RunOutcome run_points(const RunArgs& args, const RunPlan& plan, const model::BoundModel& model,
                       const PromptSource& prompts, const RunTools& tools) {
   RunOutcome outcome;
+  engine::CoreWatch watch;
   for (std::size_t i = 0; i < plan.points.size(); ++i) {
     PointOutcome point;
     point.point = plan.points[i];
@@ -184,7 +209,18 @@ RunOutcome run_points(const RunArgs& args, const RunPlan& plan, const model::Bou
   }
   for (const EngineGroup& group : plan.groups) {
     if (tools.interrupt->requested()) break;
-    run_group(args, group, model, prompts, tools, outcome);
+    run_group(args, group, model, prompts, tools, watch, outcome);
+  }
+  outcome.cores = watch.reference();
+  // Only now is the widest reading of each core known, by which the samples are told apart.
+  for (const EngineGroup& group : plan.groups) {
+    const ModelFacts facts = model_facts(model.config, group.options);
+    for (const std::size_t i : group.points) {
+      PointOutcome& point = outcome.points[i];
+      if (point.status != PointStatus::kMeasured) continue;
+      point.figures = compute_figures(point.point, point.repetitions, facts, true,
+                                      {point.limits, &outcome.cores});
+    }
   }
   outcome.is_interrupted = tools.interrupt->requested();
   return outcome;

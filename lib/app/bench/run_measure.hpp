@@ -14,7 +14,9 @@
 #include "lib/base/clock.hpp"
 #include "lib/base/interrupt.hpp"
 #include "lib/base/progress.hpp"
+#include "lib/engine/roofline_sampler.hpp"
 #include "lib/engine/run_batch.hpp"
+#include "lib/engine/width_probe.hpp"
 
 namespace moe::app {
 
@@ -26,6 +28,8 @@ struct PointOutcome {
   PointStatus status = PointStatus::kNotRun;
   std::string reason;  // one line: why it stopped, was skipped or failed
   std::vector<engine::RunBatchResult> repetitions;  // complete ones
+  // Between the repetitions, one more than those; empty with --no-limits.
+  std::vector<engine::RooflineSample> limits;
   stats::StopDecision stop;
   std::optional<PointFigures> figures;  // when measured
   engine::MemoryEstimate memory;
@@ -37,11 +41,13 @@ struct LoadOutcome {
   double load_s = 0.0;
   engine::MemoryEstimate memory;
   engine::WarmUpResult warm_up;
+  std::string peak_name;  // the instruction of the roofline's peak; empty with --no-limits
 };
 
 struct RunOutcome {
   std::vector<PointOutcome> points;  // in the order of the plan
   std::vector<LoadOutcome> loads;    // one an engine group
+  engine::WidthReference cores;      // what the probes saw
   bool is_interrupted = false;
 };
 

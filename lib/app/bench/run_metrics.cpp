@@ -10,6 +10,7 @@
 #include "lib/app/bench/run_report.hpp"
 #include "lib/app/table_builder.hpp"
 #include "lib/routing/load.hpp"
+#include "lib/stats/distribution.hpp"
 
 namespace moe::app {
 namespace {
@@ -71,26 +72,85 @@ void add_throughput(const PointFigures& figures, const std::string& suffix, Metr
         "complete repetitions of the point");
 }
 
-void add_ratio(const std::string& name, double achieved, double limit, const std::string& how,
-               Metrics& metrics) {
-  if (limit > 0.0) {
-    metrics[name] = value_metric(MetricKind::kMeasured, "1", achieved / limit, how);
-  } else {
-    metrics[name] =
-        absent_metric(MetricKind::kMeasured, "1", "the machine's limit was not measured", how);
+constexpr const char* kNoLimits = "the machine's limits were not measured";
+
+// Against the median of the samples between the repetitions.
+void add_ratio(const std::string& name, double achieved, const std::vector<double>& limits,
+               const std::string& how, Metrics& metrics) {
+  if (limits.empty()) {
+    metrics[name] = absent_metric(MetricKind::kMeasured, "1", kNoLimits, how);
+    return;
   }
+  metrics[name] = value_metric(MetricKind::kMeasured, "1", achieved / stats::median(limits), how);
 }
 
-void add_efficiency(const PointFigures& figures, const RunLimits& limits, const std::string& suffix,
-                    Metrics& metrics) {
+void add_roofline_metrics(const PointFigures& figures, const RunOutcome& outcome,
+                          const std::string& suffix, Metrics& metrics) {
+  const char* decode_absent = figures.num_decode_steps == 0 ? kOneToken : kNoLimits;
+  metrics["roofline_read_bytes_per_s" + suffix] = sampled_metric(
+      "bytes/s", figures.read_limits_bytes_per_s, kNoLimits,
+      "how fast the engine's threads read the engine's packed weights in order, sampled before the "
+      "first repetition and after each");
+  const std::string peak = outcome.loads.empty() ? "" : outcome.loads.front().peak_name;
+  metrics["roofline_ops_per_s" + suffix] =
+      sampled_metric("ops/s", figures.peak_limits_ops_per_s, kNoLimits,
+                     fmt::format("how fast the engine's threads multiply and add ({}), sampled "
+                                 "beside roofline_read_bytes_per_s",
+                                 peak.empty() ? "not measured" : peak));
+  const char* ratio_how =
+      "share of the roofline: max(bytes of the distinct experts, of the other weights and of the "
+      "KV cache that a pass reads / read bandwidth, its operations / peak) over the time taken; "
+      "both limits are the mean of the samples before and after the repetition, which is one "
+      "sample; {}";
+  metrics["prefill_roofline_ratio" + suffix] =
+      sampled_metric("1", figures.prefill_roofline_ratios, kNoLimits,
+                     fmt::format(fmt::runtime(ratio_how), "the whole prefill against the TTFT"));
+  metrics["decode_roofline_ratio" + suffix] = sampled_metric(
+      "1", figures.decode_roofline_ratios, decode_absent,
+      fmt::format(fmt::runtime(ratio_how), "the sum over the decode steps against their time"));
+}
+
+// Times apart by the state of the cores, where both states occurred.
+void add_core_state_metrics(const PointFigures& figures, const std::string& suffix,
+                            Metrics& metrics) {
+  using engine::CoreState;
+  const auto num_samples =
+      static_cast<double>(figures.ttft_states.size() + figures.itl_states.size());
+  if (num_samples == 0.0) return;
+  const auto count = [&](CoreState state) {
+    return static_cast<double>(std::ranges::count(figures.ttft_states, state) +
+                               std::ranges::count(figures.itl_states, state));
+  };
+  metrics["core_free_samples_ratio" + suffix] =
+      value_metric(MetricKind::kMeasured, "1", count(CoreState::kFree) / num_samples,
+                   "share of the prefills and decode steps with all cores free before and after");
+  metrics["core_shared_samples_ratio" + suffix] =
+      value_metric(MetricKind::kMeasured, "1", count(CoreState::kShared) / num_samples,
+                   "share of the prefills and decode steps with a core that somebody else worked "
+                   "on before or after");
+  metrics["core_probe_s" + suffix] =
+      value_metric(MetricKind::kMeasured, "s", figures.probe_s,
+                   "time of the probes of the cores in all repetitions, 40 us each and at most one "
+                   "a millisecond; the clock of the batch stood still meanwhile");
+  if (count(CoreState::kFree) == 0.0 || count(CoreState::kShared) == 0.0) return;
+  const auto apart = [&](const char* name, const std::vector<double>& samples,
+                         const std::vector<CoreState>& states) {
+    const std::vector<double> free = samples_in_state(samples, states, CoreState::kFree);
+    metrics[name + suffix] = sampled_metric("s", free, "no sample of this kind had all cores free",
+                                            "the samples with all cores free before and after");
+  };
+  apart("ttft_free_cores_s", figures.ttft_s, figures.ttft_states);
+  apart("itl_free_cores_s", figures.itl_s, figures.itl_states);
+}
+
+void add_efficiency(const PointFigures& figures, const std::string& suffix, Metrics& metrics) {
   const double prefill_s = std::accumulate(figures.ttft_s.begin(), figures.ttft_s.end(), 0.0);
   const double prefill_rate = static_cast<double>(figures.prefill.flops) / prefill_s;
   metrics["prefill_flops_per_s" + suffix] =
       value_metric(MetricKind::kMeasured, "flop/s", prefill_rate,
                    "floating-point operations of the prefill (multiply and add are two) / TTFT");
-  add_ratio("prefill_flops_limit_ratio" + suffix, prefill_rate, limits.flops_per_s,
-            fmt::format("prefill_flops_per_s / the measured peak of {}", limits.flops_format),
-            metrics);
+  add_ratio("prefill_flops_limit_ratio" + suffix, prefill_rate, figures.peak_limits_ops_per_s,
+            "prefill_flops_per_s / median of roofline_ops_per_s", metrics);
   const double decode_s = std::accumulate(figures.itl_s.begin(), figures.itl_s.end(), 0.0);
   const char* read_how =
       "bytes of weights and KV cache that the decode steps read / their time; an expert's weights "
@@ -106,11 +166,8 @@ void add_efficiency(const PointFigures& figures, const RunLimits& limits, const 
       decode_s;
   metrics["decode_read_bytes_per_s" + suffix] =
       value_metric(MetricKind::kMeasured, "bytes/s", read_rate, read_how);
-  add_ratio("decode_read_limit_ratio" + suffix, read_rate, limits.read_bytes_per_s,
-            fmt::format("decode_read_bytes_per_s / the measured read bandwidth of {}, which is "
-                        "where the weights fit",
-                        limits.read_level),
-            metrics);
+  add_ratio("decode_read_limit_ratio" + suffix, read_rate, figures.read_limits_bytes_per_s,
+            "decode_read_bytes_per_s / median of roofline_read_bytes_per_s", metrics);
   metrics["decode_flops_per_s" + suffix] = value_metric(
       MetricKind::kMeasured, "flop/s", static_cast<double>(figures.decode.flops) / decode_s,
       "floating-point operations of the decode steps / their time");
@@ -169,11 +226,13 @@ std::string metric_suffix(const BenchPoint& point) {
                      point.prompt_tokens, point.output_tokens);
 }
 
-void add_point(const PointFigures& figures, const RunFacts& facts, const std::string& suffix,
-               Metrics& metrics) {
+void add_point(const PointFigures& figures, const RunOutcome& outcome, const RunFacts& facts,
+               const std::string& suffix, Metrics& metrics) {
   add_latency(figures, suffix, metrics);
   add_throughput(figures, suffix, metrics);
-  add_efficiency(figures, facts.limits, suffix, metrics);
+  add_efficiency(figures, suffix, metrics);
+  add_roofline_metrics(figures, outcome, suffix, metrics);
+  add_core_state_metrics(figures, suffix, metrics);
   add_experts(figures, facts.model->config, suffix, metrics);
 }
 
@@ -223,10 +282,10 @@ void add_run_metrics(const RunOutcome& outcome, const RunFacts& facts, report::R
   }
   add_whole_run(outcome, facts, report.metrics);
   if (measured.empty()) return;
-  add_point(*measured.front(), facts, "", report.metrics);
+  add_point(*measured.front(), outcome, facts, "", report.metrics);
   if (measured.size() == 1) return;
   for (const PointFigures* figures : measured) {
-    add_point(*figures, facts, metric_suffix(figures->point), report.metrics);
+    add_point(*figures, outcome, facts, metric_suffix(figures->point), report.metrics);
   }
 }
 

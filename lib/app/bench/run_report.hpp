@@ -10,18 +10,9 @@
 #include "lib/app/bench/run_config.hpp"
 #include "lib/app/bench/run_measure.hpp"
 #include "lib/app/report_session.hpp"
-#include "lib/engine/machine_limits.hpp"
 #include "lib/model/bound_model.hpp"
 
 namespace moe::app {
-
-// The machine's limits that this run is judged against; zero where not measured.
-struct RunLimits {
-  double read_bytes_per_s = 0.0;
-  std::string read_level;  // "DRAM", "L3": where the weights fit
-  double flops_per_s = 0.0;
-  std::string flops_format;  // "avx2, bf16 weights, f32 activations"
-};
 
 struct RunFacts {
   const RunArgs* args = nullptr;
@@ -29,7 +20,6 @@ struct RunFacts {
   const engine::EngineOptions* options = nullptr;
   const PromptSource* prompts = nullptr;
   std::filesystem::path directory;  // of the checkpoint
-  RunLimits limits;
 };
 
 // Metrics of every measured point: under plain names those of the first, and, when several were

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "lib/app/bench/bench_limits.hpp"
 #include "lib/app/bench/run_report.hpp"
 #include "lib/app/table_builder.hpp"
 #include "lib/routing/load.hpp"
@@ -19,15 +21,17 @@ using report::Cell;
 using report::Column;
 using report::Table;
 
-// Tables are shown in the order of their keys: latency, limits, notes, routing, samples, time.
+// Tables are shown in the order of their keys: core, latency, limits, notes, routing, samples,
+// time.
 
 // The median, whatever the number of samples: tables show a typical value, metrics its certainty.
 Cell median_cell(const std::vector<double>& samples) {
   return samples.empty() ? Cell() : Cell(stats::median(samples));
 }
 
-Cell ratio_cell(double achieved, double limit) {
-  return limit > 0.0 ? Cell(achieved / limit) : Cell();
+// Against the median of the samples between the repetitions.
+Cell ratio_cell(double achieved, const std::vector<double>& limits) {
+  return limits.empty() ? Cell() : Cell(achieved / stats::median(limits));
 }
 
 double total(const std::vector<double>& values) {
@@ -92,10 +96,11 @@ void add_points_table(const RunOutcome& outcome, report::Report& report) {
   report.tables["notes"] = std::move(notes);
 }
 
-void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
-                          report::Report& report) {
-  Table table = table_of_points("How far from the machine's limits",
-                                {{"prefill_flops_per_s", "flop/s"},
+void add_efficiency_table(const RunOutcome& outcome, report::Report& report) {
+  Table table = table_of_points("How far from the machine's limits (medians)",
+                                {{"prefill_roofline_ratio", "1"},
+                                 {"decode_roofline_ratio", "1"},
+                                 {"prefill_flops_per_s", "flop/s"},
                                  {"prefill_flops_limit_ratio", "1"},
                                  {"decode_read_bytes_per_s", "bytes/s"},
                                  {"decode_read_limit_ratio", "1"},
@@ -105,9 +110,11 @@ void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
     if (!point.figures) continue;
     const PointFigures& figures = *point.figures;
     std::vector<Cell> row = point_cells(point.point);
+    row.push_back(median_cell(figures.prefill_roofline_ratios));
+    row.push_back(median_cell(figures.decode_roofline_ratios));
     const double prefill_rate = static_cast<double>(figures.prefill.flops) / total(figures.ttft_s);
     row.emplace_back(prefill_rate);
-    row.push_back(ratio_cell(prefill_rate, facts.limits.flops_per_s));
+    row.push_back(ratio_cell(prefill_rate, figures.peak_limits_ops_per_s));
     const double decode_s = total(figures.itl_s);
     if (decode_s > 0.0) {
       const auto steps = static_cast<double>(figures.num_decode_steps);
@@ -115,7 +122,7 @@ void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
           static_cast<double>(figures.decode.weight_bytes_read + figures.decode.kv_bytes_read) /
           decode_s;
       row.emplace_back(read_rate);
-      row.push_back(ratio_cell(read_rate, facts.limits.read_bytes_per_s));
+      row.push_back(ratio_cell(read_rate, figures.read_limits_bytes_per_s));
       row.emplace_back(static_cast<double>(figures.decode.weight_bytes_read) / steps);
       row.emplace_back(static_cast<double>(figures.decode.expert_weight_bytes_read) / steps);
     }
@@ -123,6 +130,68 @@ void add_efficiency_table(const RunOutcome& outcome, const RunFacts& facts,
     table.rows.push_back(std::move(row));
   }
   if (!table.rows.empty()) report.tables["limits_achieved"] = std::move(table);
+}
+
+// The limits that were sampled between the repetitions, by the state of the cores.
+void add_sampled_limits_table(const RunOutcome& outcome, report::Report& report) {
+  using engine::CoreState;
+  Table table = table_of_points("Limits sampled between the repetitions (medians)",
+                                {{"cores", ""},
+                                 {"samples", "1"},
+                                 {"read_bytes_per_s", "bytes/s"},
+                                 {"peak_ops_per_s", "ops/s"}});
+  for (const PointOutcome& point : outcome.points) {
+    if (!point.figures) continue;
+    const PointFigures& figures = *point.figures;
+    for (const CoreState state : {CoreState::kFree, CoreState::kShared, CoreState::kUnknown}) {
+      const std::vector<double> read =
+          samples_in_state(figures.read_limits_bytes_per_s, figures.limit_states, state);
+      const std::vector<double> peak =
+          samples_in_state(figures.peak_limits_ops_per_s, figures.limit_states, state);
+      if (read.empty()) continue;
+      std::vector<Cell> row = point_cells(point.point);
+      row.emplace_back(std::string(engine::core_state_name(state)));
+      row.push_back(count_cell(std::ssize(read)));
+      row.push_back(median_cell(read));
+      row.push_back(median_cell(peak));
+      table.rows.push_back(std::move(row));
+    }
+  }
+  if (!table.rows.empty()) report.tables["limits_sampled"] = std::move(table);
+}
+
+// Over all samples, and apart by the state of the cores before and after each.
+void add_core_states_table(const RunOutcome& outcome, report::Report& report) {
+  using engine::CoreState;
+  Table table =
+      table_of_points("Times by the state of the cores (medians)", {{"phase", ""},
+                                                                    {"samples", "1"},
+                                                                    {"free_samples", "1"},
+                                                                    {"shared_samples", "1"},
+                                                                    {"all_s", "s"},
+                                                                    {"free_s", "s"},
+                                                                    {"shared_s", "s"}});
+  for (const PointOutcome& point : outcome.points) {
+    if (!point.figures) continue;
+    const auto add = [&](const char* phase, const std::vector<double>& samples,
+                         const std::vector<CoreState>& states) {
+      if (states.empty()) return;
+      const std::vector<double> free = samples_in_state(samples, states, CoreState::kFree);
+      const std::vector<double> shared = samples_in_state(samples, states, CoreState::kShared);
+      std::vector<Cell> row = point_cells(point.point);
+      row.emplace_back(std::string(phase));
+      row.push_back(count_cell(std::ssize(samples)));
+      row.push_back(count_cell(std::ssize(free)));
+      row.push_back(count_cell(std::ssize(shared)));
+      for (const std::vector<double>* part : {&samples, &free, &shared}) {
+        row.push_back(median_cell(*part));
+      }
+      table.rows.push_back(std::move(row));
+    };
+    add("prefill", point.figures->ttft_s, point.figures->ttft_states);
+    add("decode step", point.figures->itl_s, point.figures->itl_states);
+  }
+  if (!table.rows.empty()) report.tables["core_states"] = std::move(table);
 }
 
 void add_stages_table(const RunOutcome& outcome, report::Report& report) {
@@ -271,7 +340,10 @@ std::string point_label(const BenchPoint& point) {
 void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Report& report) {
   const model::ModelConfig& config = facts.model->config;
   add_points_table(outcome, report);
-  add_efficiency_table(outcome, facts, report);
+  add_efficiency_table(outcome, report);
+  add_sampled_limits_table(outcome, report);
+  add_core_states_table(outcome, report);
+  add_core_table(outcome.cores, report);
   add_stages_table(outcome, report);
   if (config.is_moe()) {
     const std::int32_t top_k =
@@ -285,7 +357,7 @@ void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Re
 void add_run_charts(report::Report& report) {
   for (const char* name :
        {"ttft_s", "itl_s", "decode_tokens_per_s", "prefill_tokens_per_s", "total_tokens_per_s",
-        "decode_read_limit_ratio", "decode_distinct_experts"}) {
+        "prefill_roofline_ratio", "decode_roofline_ratio", "decode_distinct_experts"}) {
     if (report.metrics.contains(name)) report.highlights.emplace_back(name);
   }
   using report::ChartKind;

@@ -23,7 +23,7 @@ void add_server_options(Options& options, ServerArgs& args) {
                "Certificates to trust, in place of the system's");
   options.flag("--insecure", args.is_insecure, "Do not check the server's certificate");
   options.text("--proxy", "URL", args.proxy,
-               "HTTP proxy; http_proxy of the environment is never used");
+               "HTTP proxy; http_proxy and no_proxy of the environment are never used");
   options.duration("--ready-timeout", args.ready_timeout_s,
                    "Wait so long for the server to answer");
   options.duration("--timeout", args.timeout_s, "Give one request up after this");
@@ -108,7 +108,7 @@ void add_serve_options(Options& options, ServeArgs& args) {
                    "Read the server's /metrics this often");
   options.flag("--no-metrics", args.has_no_metrics, "Leave /metrics alone");
   options.text("--requests-jsonl", "FILE", args.requests_jsonl, "One line of JSON a request");
-  options.flag("--keep-texts", args.keeps_texts, "With the generated text in it");
+  options.flag("--keep-texts", args.keeps_texts, "With the generated text and its token ids in it");
   options.flag("--accept-client-bound", args.accepts_client_bound,
                "Report a run that this client limited as valid; the finding stays");
   add_acceptance_options(options, args.acceptance);

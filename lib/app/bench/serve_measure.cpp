@@ -9,8 +9,6 @@
 namespace moe::app {
 namespace {
 
-// Warm-up prompts are never those of a measured request.
-constexpr std::int64_t kFirstWarmup = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxAutoWarmup = 16;
 constexpr std::int64_t kOpenLoopWarmup = 4;
 // A p99 needs 459 samples.
@@ -54,13 +52,15 @@ client::LoadTools ServeMeter::tools() const {
   return tools;
 }
 
+std::int64_t ServeMeter::num_warmup(const LoadArgs& load, const ServePoint& point) {
+  if (load.warmup >= 0) return load.warmup;
+  if (point.kind != LoadKind::kClosed) return kOpenLoopWarmup;
+  return std::min(static_cast<std::int64_t>(point.load), kMaxAutoWarmup);
+}
+
 void ServeMeter::warm_up(const ServePoint& point, ServeOutcome& outcome) {
-  std::int64_t count = args_.load.warmup;
+  const std::int64_t count = num_warmup(args_.load, point);
   const bool is_closed = point.kind == LoadKind::kClosed;
-  if (count < 0) {
-    count = is_closed ? std::min(static_cast<std::int64_t>(point.load), kMaxAutoWarmup)
-                      : kOpenLoopWarmup;
-  }
   if (count == 0) return;
   client::LoadPlan plan = base_plan();
   plan.phase = client::Phase::kWarmup;

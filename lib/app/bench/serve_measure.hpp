@@ -23,7 +23,8 @@ struct ServePointOutcome {
   client::LoadResult result;
   client::LoadFigures figures;
   client::ClientVerdict verdict;
-  bool meets_level = false;  // the share asked for kept the service level; false without one
+  bool is_in_process = false;  // a checkpoint here instead of a server
+  bool meets_level = false;    // the share asked for kept the service level; false without one
   std::vector<client::ServerSnapshot> snapshots;  // times on the run's clock
   std::optional<client::ServerDelta> delta;
 };
@@ -41,6 +42,11 @@ struct ServeOutcome {
 
 class ServeMeter {
  public:
+  // Warm-up prompts are never those of a measured request.
+  static constexpr std::int64_t kFirstWarmup = std::int64_t{1} << 40;
+  // Requests of the warm-up of a load.
+  [[nodiscard]] static std::int64_t num_warmup(const LoadArgs& load, const ServePoint& point);
+
   // All must outlive this.
   ServeMeter(const ServeArgs& args, const ServeInputs& inputs, const ServeTarget& target,
              Progress& progress, const Interrupt& interrupt);

@@ -31,25 +31,17 @@ std::string token_source_words(const LoadFigures& figures) {
   return words.empty() ? "none" : words;
 }
 
-void add_latencies(const LoadFigures& figures, const std::string& suffix, Metrics& metrics) {
-  const bool has_success = figures.num_succeeded > 0;
+void add_gaps(const ServePointOutcome& outcome, const std::string& suffix, Metrics& metrics) {
+  const LoadFigures& figures = outcome.figures;
   const auto sampled = [&](const char* name, const std::vector<double>& samples,
                            const std::string& reason, const std::string& how) {
-    metrics[name + suffix] = sampled_metric("s", samples, has_success ? reason : kNoSuccess, how);
+    metrics[name + suffix] =
+        sampled_metric("s", samples, figures.num_succeeded > 0 ? reason : kNoSuccess, how);
   };
-  const std::string plain = "no answer was streamed, so no first token was seen";
   const std::string spread =
       figures.has_exact_arrivals
           ? ""
           : "; where only a total is known, an answer's tokens are spread evenly over its events";
-  sampled("ttft_s", figures.ttft_s, plain,
-          "first event with a generated token, reasoning included, minus the moment the request "
-          "was sent on a standing connection; role-only, empty and usage events do not count");
-  sampled("ttft_from_intended_s", figures.ttft_from_intended_s, plain,
-          "the same from when the schedule wanted the request sent (closed loop: when its client "
-          "was free)");
-  sampled("ttfvt_s", figures.ttfvt_s, plain,
-          "first event with visible text or a tool call, minus the send");
   sampled("icl_s", figures.icl_s, "no answer came in two reads",
           "gap between two arrivals that carried tokens; events of one read are one arrival");
   sampled("itl_s", figures.itl_s, "no answer had two arrivals with a known number of tokens",
@@ -58,8 +50,32 @@ void add_latencies(const LoadFigures& figures, const std::string& suffix, Metric
               token_source_words(figures) + spread);
   sampled("tpot_s", figures.tpot_s, "no streamed answer had two tokens",
           "(last token - first token) / (tokens - 1), one value a request");
+}
+
+void add_latencies(const ServePointOutcome& outcome, const std::string& suffix, Metrics& metrics) {
+  const LoadFigures& figures = outcome.figures;
+  const bool has_success = figures.num_succeeded > 0;
+  const auto sampled = [&](const char* name, const std::vector<double>& samples,
+                           const std::string& reason, const std::string& how) {
+    metrics[name + suffix] = sampled_metric("s", samples, has_success ? reason : kNoSuccess, how);
+  };
+  const std::string plain = "no answer was streamed, so no first token was seen";
+  sampled("ttft_s", figures.ttft_s, plain,
+          outcome.is_in_process
+              ? "first token known minus the start of the request's batch"
+              : "first event with a generated token, reasoning included, minus the moment the "
+                "request was sent on a standing connection; role-only, empty and usage events do "
+                "not count");
+  add_gaps(outcome, suffix, metrics);
   sampled("e2el_s", figures.e2e_s, kNoSuccess,
-          "last token minus the send; of a plain answer its last byte");
+          outcome.is_in_process ? "last token known minus the start of the request's batch"
+                                : "last token minus the send; of a plain answer its last byte");
+  if (outcome.is_in_process) return;
+  sampled("ttft_from_intended_s", figures.ttft_from_intended_s, plain,
+          "the same from when the schedule wanted the request sent (closed loop: when its client "
+          "was free)");
+  sampled("ttfvt_s", figures.ttfvt_s, plain,
+          "first event with visible text or a tool call, minus the send");
   sampled("e2el_from_intended_s", figures.e2e_from_intended_s, kNoSuccess,
           "the same from when the schedule wanted the request sent");
   sampled("connect_s", figures.connect_s, "every request found a connection ready",
@@ -73,14 +89,20 @@ void add_rates(const ServePointOutcome& outcome, const std::string& suffix, Metr
     metrics[name + suffix] = value ? value_metric(MetricKind::kMeasured, unit, *value, how)
                                    : absent_metric(MetricKind::kMeasured, unit, reason, how);
   };
-  const std::string window = " / time from the first send to the last end of a success";
+  const std::string window = outcome.is_in_process
+                                 ? " / time from the start of the first batch to the last token"
+                                 : " / time from the first send to the last end of a success";
   const std::string no_tokens =
       figures.num_succeeded > 0 ? "neither server nor client could count the tokens of every answer"
                                 : kNoSuccess;
   optional("requests_per_s", "requests/s", figures.requests_per_s, kNoSuccess,
            "requests that succeeded" + window);
-  optional("offered_requests_per_s", "requests/s", figures.offered_requests_per_s,
-           "fewer than two requests were sent", "(sends - 1) / time from the first to the last");
+  if (!outcome.is_in_process) {
+    optional("offered_requests_per_s", "requests/s", figures.offered_requests_per_s,
+             "fewer than two requests were sent", "(sends - 1) / time from the first to the last");
+    optional("arrival_dispersion", "1", figures.dispersion, "fewer than 100 requests were sent",
+             "variance over mean of the sends in windows of five on average: 1 is Poisson");
+  }
   optional("output_tokens_per_s", "tokens/s", figures.output_tokens_per_s, no_tokens,
            "tokens of successes" + window + "; from " + token_source_words(figures));
   optional("input_tokens_per_s", "tokens/s", figures.input_tokens_per_s, kNoSuccess,
@@ -97,8 +119,6 @@ void add_rates(const ServePointOutcome& outcome, const std::string& suffix, Metr
            "no service level was given", "requests within the service level" + window);
   optional("tokens_per_arrival", "1", figures.tokens_per_arrival, "no answer was streamed",
            "tokens / arrivals; above 1 the server or the network bundles tokens");
-  optional("arrival_dispersion", "1", figures.dispersion, "fewer than 100 requests were sent",
-           "variance over mean of the sends in windows of five on average: 1 is Poisson");
 }
 
 void add_shares(const LoadFigures& figures, const std::string& suffix, Metrics& metrics) {
@@ -153,7 +173,7 @@ void add_self(const ServePointOutcome& outcome, const std::string& suffix, Metri
   metrics["client_cpu_s" + suffix] = value_metric(MetricKind::kMeasured, "s", self.cpu_s,
                                                   "processor time of the loops during the run");
   if (outcome.verdict.cpu_share) {
-    metrics["client_cpu_ratio" + suffix] =
+    metrics["client_busy_ratio" + suffix] =
         value_metric(MetricKind::kMeasured, "1", *outcome.verdict.cpu_share,
                      "client_cpu_s / (run time x loops)");
   }
@@ -202,11 +222,11 @@ std::string metric_label(const std::string& label) {
 
 void add_load_metrics(const ServePointOutcome& outcome, const std::string& suffix,
                       report::Report& report) {
-  add_latencies(outcome.figures, suffix, report.metrics);
+  add_latencies(outcome, suffix, report.metrics);
   add_rates(outcome, suffix, report.metrics);
   add_shares(outcome.figures, suffix, report.metrics);
   add_counts(outcome, suffix, report.metrics);
-  add_self(outcome, suffix, report.metrics);
+  if (!outcome.is_in_process) add_self(outcome, suffix, report.metrics);
 }
 
 void add_serve_metrics(const ServeOutcome& outcome, const ServeFacts& facts,

@@ -71,6 +71,13 @@ void wait_until_ready(const client::Endpoint& endpoint, double timeout_s,
   for (;;) {
     last = client::http_fetch(endpoint, "/v1/models", options);
     if (last.status > 0 && last.status < 500) return;
+    if (last.is_untrusted) {
+      throw Error(ErrorCode::kRuntime,
+                  fmt::format("{}: the server's certificate is not trusted ({}); give the "
+                              "certificate of its authority with --ca-file, and the host name that "
+                              "it is for",
+                              endpoint.display, last.error));
+    }
     if (context.interrupt->requested()) {
       throw Error(ErrorCode::kRuntime, "interrupted while waiting for the server");
     }
@@ -174,6 +181,10 @@ class Negotiation {
 client::Endpoint make_endpoint(const std::string& url, const ServerArgs& args) {
   client::Endpoint endpoint = client::parse_endpoint(url);
   endpoint.api_key = read_key(args);
+  if (!args.ca_file.empty() && !std::ifstream(args.ca_file)) {
+    throw Error(ErrorCode::kInput, fmt::format("{}: expected a file of certificates (--ca-file)",
+                                               printable(args.ca_file)));
+  }
   endpoint.ca_file = args.ca_file;
   endpoint.checks_tls = !args.is_insecure;
   endpoint.proxy = args.proxy;

@@ -45,7 +45,9 @@ std::string checkpoint_hash(const std::filesystem::path& directory,
                             const model::BoundModel& model) {
   Fnv1a64 hash;
   if (model.gguf != nullptr) {
-    add_weight_file(model.gguf->map(), model.gguf->header().data_begin, hash);
+    for (std::size_t part = 0; part < model.gguf->num_parts(); ++part) {
+      add_weight_file(model.gguf->map(part), model.gguf->data_begin(part), hash);
+    }
     return hash.to_string();
   }
   const FileMap config(directory / "config.json");
@@ -70,7 +72,7 @@ json::Json describe_checkpoint(const std::filesystem::path& directory,
   subject["content_hash"] = checkpoint_hash(directory, model);
   subject["content_hash_of"] =
       model.gguf != nullptr
-          ? "header and size of the file, 16 pages of 4 KiB of it"
+          ? "headers and sizes of the files, 16 pages of 4 KiB of each"
           : "config.json, headers and sizes of the weight files, 16 pages of 4 KiB of each";
   subject["path"] = directory.string();
   subject["family"] = model::family_name(config.family);

@@ -34,7 +34,7 @@ std::vector<model::MatrixView*> big_matrices(model::BoundModel& model) {
     model::AttentionView& attention = layer.attention;
     for (model::MatrixView* view :
          {&attention.q, &attention.k, &attention.v, &attention.o, &attention.q_a, &attention.q_b,
-          &attention.kv_a, &attention.kv_b}) {
+          &attention.kv_a, &attention.kv_b, &attention.k_b, &attention.v_b}) {
       views.push_back(view);
     }
     add_ffn(layer.dense, views);
@@ -55,13 +55,15 @@ std::vector<model::MatrixView*> matrices_to_cast(model::BoundModel& model, model
 }
 
 // The latent projection kv_b of MLA is cut and transposed when it is packed, which codes with
-// scales along its rows would not survive.
+// scales along its rows would not survive; its parts are left alike where the file has them apart.
 std::vector<model::MatrixView*> matrices_to_quantize(model::BoundModel& model) {
   std::vector<model::MatrixView*> views = big_matrices(model);
   std::erase_if(views, [&model](const model::MatrixView* view) {
     return std::any_of(
-        model.layers.begin(), model.layers.end(),
-        [view](const model::LayerView& layer) { return view == &layer.attention.kv_b; });
+        model.layers.begin(), model.layers.end(), [view](const model::LayerView& layer) {
+          const model::AttentionView& attention = layer.attention;
+          return view == &attention.kv_b || view == &attention.k_b || view == &attention.v_b;
+        });
   });
   return views;
 }

@@ -3,6 +3,9 @@
 
 #include "lib/app/bench/point_figures.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,6 +115,80 @@ TEST(PointFigures, OfOneOutputTokenHaveNoGaps) {
   EXPECT_THAT(figures.e2el_s, ElementsAre(0.5));
   EXPECT_FALSE(figures.peak_output_tokens_per_s.has_value());
   EXPECT_THAT(figures.peak_absent_reason, HasSubstr("0.5 s"));
+}
+
+engine::CoreProbe probe_of(double width) {
+  return {{engine::WidthReading{width, 0}}};
+}
+
+// Cores of width 3.5 that fall to 2.4 when they are shared.
+engine::WidthReference cores_of_two_levels() {
+  engine::WidthReference cores;
+  for (int i = 0; i < 8; ++i) {
+    cores.add(probe_of(3.5));
+    cores.add(probe_of(2.4));
+  }
+  return cores;
+}
+
+engine::RooflineSample limits_of(double read_bytes_per_s, double ops_per_s) {
+  engine::RooflineSample sample;
+  sample.read_bytes_per_s = read_bytes_per_s;
+  sample.ops_per_s = ops_per_s;
+  sample.probes.fill(probe_of(3.5));
+  return sample;
+}
+
+TEST(PointFigures, ShareOfTheRooflineIsTheLargerBoundOverTheTime) {
+  const engine::WidthReference cores = cores_of_two_levels();
+  engine::RunBatchResult run = run_of(kPoint, 0.5, 0.1);
+  // Prefill: 1000 weight and 10 KV bytes, 5000 operations in 0.5 s.
+  for (engine::DecodeStep& step : run.steps) {
+    step.weight_bytes_read = 90;
+    step.kv_bytes_read = 10;
+    step.flops = 1000;
+  }
+  // One step in ten is bound by its operations.
+  run.steps[3].flops = 5000;
+  const std::vector<engine::RunBatchResult> runs = {run, run};
+  // The first repetition lies between samples of 2000 and 4000 bytes/s, the second of 4000 and
+  // 6000.
+  const std::vector<engine::RooflineSample> limits = {
+      limits_of(2000.0, 100000.0), limits_of(4000.0, 100000.0), limits_of(6000.0, 100000.0)};
+  const PointFigures figures = compute_figures(kPoint, runs, two_layers(), true, {limits, &cores});
+  // max(1010 / 3000, 5000 / 100000) / 0.5, then with 5000 bytes/s.
+  EXPECT_THAT(figures.prefill_roofline_ratios,
+              Pointwise(DoubleNear(1e-9), {1010.0 / 3000.0 / 0.5, 1010.0 / 5000.0 / 0.5}));
+  // Nine steps of max(100 / read, 0.01), one of max(100 / read, 0.05), over 1 s.
+  EXPECT_THAT(figures.decode_roofline_ratios,
+              Pointwise(DoubleNear(1e-9), {9.0 * 100.0 / 3000.0 + 0.05, 9.0 * 0.02 + 0.05}));
+  EXPECT_THAT(figures.read_limits_bytes_per_s, ElementsAre(2000.0, 4000.0, 6000.0));
+  EXPECT_THAT(figures.peak_limits_ops_per_s, Each(100000.0));
+  EXPECT_THAT(figures.limit_states, Each(engine::CoreState::kFree));
+  EXPECT_THAT(figures_of({run}).prefill_roofline_ratios, IsEmpty());
+}
+
+TEST(PointFigures, EverySampleCarriesTheStateOfTheCores) {
+  using engine::CoreState;
+  const engine::WidthReference cores = cores_of_two_levels();
+  engine::RunBatchResult run = run_of(kPoint, 0.5, 0.1);
+  // Free until somebody comes during the third decode step and stays.
+  for (int i = 0; i < 12; ++i) run.probes.push_back(probe_of(i < 4 ? 3.5 : 2.4));
+  run.prefill_probes = {0, 2};
+  for (std::size_t i = 0; i < run.steps.size(); ++i) run.steps[i].probes = {i + 1, 2};
+  run.probe_s = 0.25;
+  const PointFigures figures =
+      compute_figures(kPoint, std::vector{run, run}, two_layers(), true, {{}, &cores});
+  EXPECT_THAT(figures.violations, IsEmpty());
+  EXPECT_THAT(figures.ttft_states, ElementsAre(CoreState::kFree, CoreState::kFree));
+  ASSERT_EQ(figures.itl_states.size(), figures.itl_s.size());
+  EXPECT_EQ(std::count(figures.itl_states.begin(), figures.itl_states.end(), CoreState::kFree), 4);
+  EXPECT_EQ(figures.itl_states[1], CoreState::kFree);
+  EXPECT_EQ(figures.itl_states[2], CoreState::kShared);
+  EXPECT_THAT(samples_in_state(figures.itl_s, figures.itl_states, CoreState::kFree), SizeIs(4));
+  EXPECT_THAT(samples_in_state(figures.itl_s, figures.itl_states, CoreState::kUnknown), IsEmpty());
+  EXPECT_EQ(figures.probe_s, 0.5);
+  EXPECT_THAT(figures_of({run}).ttft_states, IsEmpty());
 }
 
 TEST(PointFigures, NoticeAMissingToken) {

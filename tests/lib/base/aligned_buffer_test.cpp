@@ -24,6 +24,17 @@ TEST(AlignedBuffer, IsAlignedAndZeroFilledAtEverySize) {
   }
 }
 
+// Of a block that begins or ends elsewhere, its first and last part would lie in small pages.
+TEST(AlignedBuffer, BigBlocksBeginAtAHugePage) {
+  constexpr std::int64_t kHugePageBytes = std::int64_t{2} << 20;
+  for (const std::int64_t extra : {0, 1, 5000}) {
+    AlignedBytes bytes(3 * kHugePageBytes + extra);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % kHugePageBytes, 0U);
+    bytes.data()[bytes.size_bytes() - 1] = std::byte{1};
+    EXPECT_EQ(bytes.data()[0], std::byte{0});
+  }
+}
+
 TEST(AlignedBuffer, EmptyHasNoMemory) {
   const AlignedBuffer<float> never;
   const AlignedBuffer<float> zero(0);

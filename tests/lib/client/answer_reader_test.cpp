@@ -89,6 +89,22 @@ TEST(AnswerReader, BundlesAreCountedByTheRunningUsage) {
   EXPECT_TRUE(record.has_exact_arrivals);
 }
 
+TEST(AnswerReader, IdsAreKeptOnlyWhenEveryTokenHasOne) {
+  const auto with_ids = [](const std::string& text, const std::string& ids) {
+    return event("{\"choices\":[{\"index\":0,\"text\":\"" + text + "\",\"token_ids\":" + ids +
+                 "}]}");
+  };
+  const std::vector<Timed> whole = {{0.1, with_ids("a", "[7]")},
+                                    {0.2, with_ids("bc", "[11,13]")},
+                                    {0.3, with_ids("", "[2]")},
+                                    {0.3, kFinish}};
+  EXPECT_EQ(read(whole).token_ids, (std::vector<std::int32_t>{7, 11, 13, 2}));
+  std::vector<Timed> partial = whole;
+  partial[1].second = text_event("bc");
+  EXPECT_EQ(read(partial).token_ids, std::vector<std::int32_t>{});
+  EXPECT_EQ(read(partial).text, "abc");
+}
+
 TEST(AnswerReader, AnswersThatEndEarlyAreTruncated) {
   EXPECT_EQ(read({{0.1, text_event("a")}}).failure, Failure::kTruncated);
   EXPECT_EQ(read({}).failure, Failure::kTruncated);

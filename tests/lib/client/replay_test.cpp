@@ -107,7 +107,11 @@ RequestRecord read_alone(const HttpAnswer& answer) {
   return record;
 }
 
-TEST(Replay, RealServersThroughRealSocketsInRandomPieces) {
+// With chunks read by this client or by libcurl alone.
+class Replay : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(BothWays, Replay, testing::Bool());
+
+TEST_P(Replay, RealServersThroughRealSocketsInRandomPieces) {
   std::vector<std::string> answers;
   std::vector<RequestRecord> expected;
   std::vector<std::string> names;
@@ -130,6 +134,7 @@ TEST(Replay, RealServersThroughRealSocketsInRandomPieces) {
   LoadPlan plan;
   plan.num_conversations = static_cast<std::int64_t>(answers.size());
   plan.keeps_texts = true;
+  plan.transport.takes_bodies = GetParam();
   plan.stops_when_server_is_gone = false;
   const LoadResult result =
       run_load(parse_endpoint("127.0.0.1:" + std::to_string(server.port())), plan, tools);

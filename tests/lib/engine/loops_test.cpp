@@ -159,6 +159,47 @@ TEST_F(LoopsTest, RunBatchGivesEverySequenceItsOwnText) {
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0), 2 * 22);
 }
 
+TEST_F(LoopsTest, TheClockOfABatchStandsStillWhileCoresAreProbed) {
+  Engine engine = load_engine(model_, small_options(64, 1));
+  FakeClock clock;
+  CoreWatch watch([&clock] {
+    clock.advance_s(0.5);
+    return WidthReading{3.6, 0};
+  });
+  RunBatchOptions options;
+  options.core_watch = &watch;
+  const std::vector<BatchRequest> requests = {{prompt_, 16}};
+  const RunBatchResult result = run_batch(engine, requests, options, clock, interrupt_);
+  EXPECT_EQ(result.requests[0].token_ids, greedy_);
+  // Nothing else moves this clock: the passes take no time, so none is old enough for a new probe.
+  EXPECT_EQ(result.probes.size(), 2U);
+  EXPECT_EQ(result.probe_s, 0.5);
+  EXPECT_EQ(result.total_s, 0.0);
+  EXPECT_EQ(result.probes_of(result.prefill_probes).size(), 2U);
+  for (const DecodeStep& step : result.steps) EXPECT_EQ(result.probes_of(step.probes).size(), 2U);
+}
+
+TEST_F(LoopsTest, EveryStepLiesBetweenTwoProbes) {
+  Engine engine = load_engine(model_, small_options(64, 1));
+  CoreWatch watch([] { return WidthReading{3.6, 0}; });
+  RunBatchOptions options;
+  options.core_watch = &watch;
+  const std::vector<BatchRequest> requests = {{prompt_, 16}};
+  const RunBatchResult result = run_batch(engine, requests, options, clock_, interrupt_);
+  // By this clock every step is long: one probe before, one after each pass, one at the end.
+  ASSERT_EQ(result.probes.size(), 18U);
+  EXPECT_EQ(result.prefill_probes.first, 0U);
+  EXPECT_EQ(result.prefill_probes.count, 2U);
+  for (std::size_t step = 0; step < result.steps.size(); ++step) {
+    EXPECT_EQ(result.steps[step].probes.first, step + 1);
+    EXPECT_EQ(result.steps[step].probes.count, 2U);
+    EXPECT_GT(result.steps[step].flops, 0);
+    EXPECT_GT(result.steps[step].kv_bytes_read, 0);
+  }
+  for (const CoreProbe& probe : result.probes) EXPECT_EQ(probe.threads.size(), 1U);
+  EXPECT_TRUE(run_batch(engine, requests, {}, clock_, interrupt_).probes.empty());
+}
+
 TEST_F(LoopsTest, RunBatchStopsAtTheEndOfTextWhenAsked) {
   model_.config.eos_token_ids = {greedy_[3]};
   const auto first = std::find(greedy_.begin(), greedy_.end(), greedy_[3]) - greedy_.begin();

@@ -78,6 +78,70 @@ TEST(Gguf, Qwen3MoeRotatesHalvesAndRenormalises) {
   EXPECT_EQ(config.moe.expert_intermediate_size, 256);
 }
 
+ModelConfig config_of(const char* name) {
+  return read_gguf_config(
+      GgufFile(fs::path(MOE_SOURCE_DIR) / "tests/data/gguf" / (std::string(name) + ".gguf")));
+}
+
+TEST(Gguf, DeepseekFilesOfBothKindsHaveTheSameAttention) {
+  const ModelConfig apart = config_of("dsv2-lite");  // attn_k_b, key_length_mla
+  const ModelConfig whole = config_of("dsv3-a");     // attn_kv_b, key_length
+  for (const ModelConfig& config : {apart, whole}) {
+    EXPECT_TRUE(config.attention.is_mla);
+    EXPECT_EQ(config.attention.num_kv_heads, 4);
+    EXPECT_EQ(config.attention.mla.qk_nope_head_dim, 16);
+    EXPECT_EQ(config.attention.mla.qk_rope_head_dim, 8);
+    EXPECT_EQ(config.attention.mla.v_head_dim, 12);
+    EXPECT_EQ(config.attention.rope.style, RopeStyle::kPairs);
+    EXPECT_DOUBLE_EQ(config.attention.rope.attention_scaling, 1.0);
+    EXPECT_FALSE(config.layers[0].is_moe);
+    EXPECT_TRUE(config.layers[1].is_moe);
+  }
+  EXPECT_EQ(apart.family, Family::kDeepseekV2);
+  EXPECT_EQ(apart.moe.router.score, ScoreFunction::kSoftmax);  // no expert_gating_func
+  EXPECT_FALSE(apart.moe.router.renormalize);
+  EXPECT_EQ(whole.family, Family::kDeepseekV3);
+  EXPECT_EQ(whole.moe.router.score, ScoreFunction::kSigmoid);
+  EXPECT_EQ(whole.moe.router.group_rule, GroupRule::kTop2Sum);
+  EXPECT_EQ(whole.moe.router.num_groups_kept, 2);
+  EXPECT_TRUE(whole.moe.router.has_correction_bias);
+  EXPECT_TRUE(whole.moe.router.renormalize);
+  // The norms of the latents keep 1e-6 whatever the key of the others says.
+  EXPECT_FLOAT_EQ(static_cast<float>(whole.norm_eps), 1e-5F);
+  EXPECT_DOUBLE_EQ(whole.attention.mla.latent_norm_eps, 1e-6);
+}
+
+// No key says so; they are rules of the architectures.
+TEST(Gguf, RulesWithoutAKeyAreThoseOfTheModels) {
+  const ModelConfig gpt_oss = config_of("gptoss-mxfp4");
+  EXPECT_FALSE(gpt_oss.attention.rope.truncate);
+  EXPECT_TRUE(gpt_oss.attention.has_sinks);
+  EXPECT_EQ(gpt_oss.layers[0].window, 8);
+  EXPECT_EQ(gpt_oss.layers[1].window, 0);
+  EXPECT_DOUBLE_EQ(gpt_oss.swiglu_limit, 7.0);
+  const ModelConfig llama4 = config_of("llama4-a");
+  EXPECT_TRUE(llama4.moe.weight_on_input);
+  EXPECT_EQ(llama4.attention.qk_norm, QkNorm::kUnitAfterRope);
+  EXPECT_TRUE(llama4.layers[2].has_rope);
+  EXPECT_FALSE(llama4.layers[3].has_rope);
+  EXPECT_EQ(llama4.layers[3].chunk, 0);
+  const ModelConfig phimoe = config_of("phimoe-a");
+  EXPECT_EQ(phimoe.moe.router.score, ScoreFunction::kSparsemixer);
+  EXPECT_EQ(phimoe.norm, NormKind::kLayerNormWithBias);
+  EXPECT_THAT(phimoe.warnings, ::testing::Contains(HasSubstr("sparsemixer")));
+  EXPECT_EQ(config_of("dbrx-a").norm, NormKind::kLayerNorm);
+  EXPECT_EQ(config_of("glm45-a").attention.rope.dim, 8);  // of a head of 16
+}
+
+TEST(Gguf, BothPartsOfTheLatentProjectionAreNeeded) {
+  std::string bytes = test::read_file(fs::path(MOE_SOURCE_DIR) / "tests/data/gguf/dsv2-lite.gguf");
+  EXPECT_EQ(gguf_refusal(bytes), "");
+  // Without its value part the latent projection is not whole.
+  const std::string name = "blk.1.attn_v_b.weight";
+  bytes.replace(bytes.find(name), name.size(), "blk.1.attn_v_x.weight");
+  EXPECT_THAT(gguf_refusal(bytes), HasSubstr(name));
+}
+
 TEST(Gguf, TensorsKeepTheirBlockTypes) {
   const BoundModel model = bind_checkpoint(kGgufCheckpoints / "qwen3moe-gguf-q4_k_m");
   const LayerView& layer = model.layers.front();

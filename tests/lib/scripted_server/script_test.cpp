@@ -69,6 +69,8 @@ TEST(Script, WhatIsWrongIsNamedWithItsPlace) {
               HasSubstr("script/replies/0/timing/first_token_s: expected a number from 0"));
   EXPECT_THAT(error_of(R"({"schema_version":1,"replies":[{"tokens":{"limit":1.5}}]})"),
               HasSubstr("whole number"));
+  EXPECT_THAT(error_of(R"({"schema_version":1,"replies":[{"tokens":{"ids":[1,-2]}}]})"),
+              HasSubstr("ids: expected an array of token ids"));
   EXPECT_THAT(error_of(R"({"schema_version":1,"replies":[{"tokens":{"texts":[]}}]})"),
               HasSubstr("not empty"));
   EXPECT_THAT(error_of(R"({"schema_version":1,"replies":[{"tokens":{"withheld_every":1}}]})"),
