@@ -49,9 +49,9 @@ void ReceiveTimes::synchronise() {
   }
 }
 
-double ReceiveTimes::last_byte_s(int socket, double not_before_s, double now_s) {
+Received ReceiveTimes::last_byte(int socket, double not_before_s, double now_s) {
   // With MSG_TRUNC the kernel walks over the bytes and copies none.
-  return receive(socket, unused_, MSG_PEEK | MSG_TRUNC, not_before_s, now_s).arrival_s;
+  return receive(socket, unused_, MSG_PEEK | MSG_TRUNC, not_before_s, now_s);
 }
 
 Received ReceiveTimes::peek(int socket, std::span<char> buffer, double not_before_s, double now_s) {

@@ -30,7 +30,8 @@ class ReceiveTimes {
   // several segments before it was read counts from the last of them, never too early.
   // `not_before_s` is when the socket was last known to be empty, `now_s` the present, both
   // monotonic. Without a stamp: `now_s`.
-  [[nodiscard]] double last_byte_s(int socket, double not_before_s, double now_s);
+  // The size is that of the bytes it holds for.
+  [[nodiscard]] Received last_byte(int socket, double not_before_s, double now_s);
   // The bytes themselves, which stay to be read, with the arrival of the last of them.
   [[nodiscard]] Received peek(int socket, std::span<char> buffer, double not_before_s,
                               double now_s);

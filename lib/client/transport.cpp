@@ -94,9 +94,11 @@ void Transport::Impl::read_one(const epoll_event& event, double now_s) {
   if ((event.events & EPOLLIN) != 0) what |= CURL_CSELECT_IN;
   if ((event.events & EPOLLOUT) != 0) what |= CURL_CSELECT_OUT;
   if ((event.events & (EPOLLERR | EPOLLHUP)) != 0) what |= CURL_CSELECT_IN | CURL_CSELECT_ERR;
-  arrival_s = now_s;
+  num_dated = 0;
   if ((event.events & EPOLLIN) != 0) {
-    arrival_s = receive_times.last_byte_s(fd, not_before_s, now_s);
+    const Received received = receive_times.last_byte(fd, not_before_s, now_s);
+    arrival_s = received.arrival_s;
+    num_dated = received.size;
     if (delay_sink) delay_sink(now_s - arrival_s);
     ++stats.num_reads;
   }
@@ -128,7 +130,7 @@ void Transport::Impl::start_queued() {
 
 void Transport::Impl::run_timers() {
   int running = 0;
-  arrival_s = -1.0;
+  num_dated = 0;
   curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
   take_bodies();
 }

@@ -8,10 +8,10 @@
 
 namespace moe::client {
 
-bool Transport::Impl::pass_on(std::string_view piece, Exchange* exchange) {
+bool Transport::Impl::pass_on(std::string_view piece, Exchange* exchange, double time_s) {
   stats.num_bytes += static_cast<std::int64_t>(piece.size());
-  exchange->last_bytes_s = arrival_or_now_s();
-  return exchange->listener->on_bytes(piece, exchange->last_bytes_s);
+  exchange->last_bytes_s = time_s;
+  return exchange->listener->on_bytes(piece, time_s);
 }
 
 void Transport::Impl::take_bodies() {
@@ -59,17 +59,17 @@ void Transport::Impl::read_taken(int socket, double now_s) {
   if (exchange == nullptr) return;
   const Received received = receive_times.peek(socket, buffer, not_before_s, now_s);
   if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  arrival_s = received.arrival_s;
   if (received.size <= 0) {
     give_back(exchange);
     return;
   }
   ++stats.num_reads;
-  if (delay_sink) delay_sink(now_s - arrival_s);
+  if (delay_sink) delay_sink(now_s - received.arrival_s);
   const std::string_view bytes(buffer.data(), static_cast<std::size_t>(received.size));
   bool goes_on = true;
-  const std::size_t num_taken = exchange->chunks.feed_chunks(
-      bytes, [&](std::string_view piece) { goes_on = goes_on && pass_on(piece, exchange); });
+  const std::size_t num_taken = exchange->chunks.feed_chunks(bytes, [&](std::string_view piece) {
+    goes_on = goes_on && pass_on(piece, exchange, received.arrival_s);
+  });
   // With MSG_TRUNC they are thrown away.
   if (num_taken > 0) (void)recv(socket, nullptr, num_taken, MSG_TRUNC | MSG_DONTWAIT);
   if (!goes_on) {
@@ -87,7 +87,7 @@ void Transport::Impl::give_back(Exchange* exchange) {
   // The callback for sockets puts it back under libcurl's name.
   (void)curl_easy_pause(exchange->easy, CURLPAUSE_CONT);
   int running = 0;
-  arrival_s = -1.0;
+  num_dated = 0;
   curl_multi_socket_action(multi, socket, CURL_CSELECT_IN, &running);
   take_bodies();
 }

@@ -84,12 +84,14 @@ struct Transport::Impl {
   void read_taken(int socket, double now_s);
   void give_back(Exchange* exchange);
   void forget_taken(int socket);
-  // Of what is being read.
-  [[nodiscard]] double arrival_or_now_s() const {
-    return arrival_s >= 0.0 ? arrival_s : monotonic_s();
+  // libcurl may read more than was there when its arrival was asked for: that is dated now, a
+  // little late, and never before it came.
+  [[nodiscard]] double arrival_of(std::size_t size) {
+    num_dated -= static_cast<std::int64_t>(size);
+    return num_dated >= 0 ? arrival_s : monotonic_s();
   }
   // Bytes of the body. False when the listener gives the exchange up.
-  bool pass_on(std::string_view piece, Exchange* exchange);
+  bool pass_on(std::string_view piece, Exchange* exchange, double time_s);
 
   static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void* known);
   static int on_timer(CURLM* multi, long timeout_ms, void* self);
@@ -119,7 +121,8 @@ struct Transport::Impl {
   double not_before_s = 0.0;      // what is ready came in after this
   double woke_s = 0.0;            // when epoll came back
   bool was_full = false;          // and could not show everything
-  double arrival_s = -1.0;        // of the bytes that are being read; below 0: not known
+  double arrival_s = 0.0;         // of the bytes that are being read
+  std::int64_t num_dated = 0;     // so many of them
   std::int64_t num_running = 0;
   std::int64_t num_sockets = 0;  // that libcurl holds
   bool takes_bodies = false;

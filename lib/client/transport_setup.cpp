@@ -228,12 +228,13 @@ std::size_t Transport::Impl::on_header(char* data, std::size_t, std::size_t size
   Impl* self = exchange->owner;
   std::string_view line(data, size);
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  const double time_s = self->arrival_of(size);
   AnswerHead& head = exchange->head;
   if (line.starts_with("HTTP/")) {
     head = AnswerHead{};
     head.is_http_11 = line.starts_with("HTTP/1.1");
     head.status = status_of(line);
-    if (head.status / 100 != 1) exchange->listener->on_status(head.status, self->arrival_or_now_s());
+    if (head.status / 100 != 1) exchange->listener->on_status(head.status, time_s);
   } else if (line.empty()) {
     head.is_takeable = self->takes_bodies && head.is_http_11 && head.is_chunked &&
                        !head.has_other_coding && head.status / 100 == 2;
@@ -253,13 +254,14 @@ std::size_t Transport::Impl::on_body(char* data, std::size_t, std::size_t size, 
   // their faults itself (CURLOPT_HTTP_TRANSFER_DECODING).
   if (self->takes_bodies && exchange->head.is_chunked) {
     bool goes_on = true;
+    const double time_s = self->arrival_of(size);
     (void)exchange->chunks.feed(bytes, [&](std::string_view piece) {
-      goes_on = goes_on && self->pass_on(piece, exchange);
+      goes_on = goes_on && self->pass_on(piece, exchange, time_s);
     });
     if (exchange->head.is_takeable) self->takeable.push_back(exchange);
     return goes_on ? size : 0;
   }
-  return self->pass_on(bytes, exchange) ? size : 0;
+  return self->pass_on(bytes, exchange, self->arrival_of(size)) ? size : 0;
 }
 
 }  // namespace moe::client
