@@ -245,8 +245,8 @@ def check_in_process(checks, server, binary, output):
     num_requests = COMPARED_REQUESTS * COMPARED_ROUNDS
     row = report["tables"]["answers"]["rows"][0]
     by_ids, by_text, equal, _, difference = row[1:6]
-    # In float32 on both sides all are equal. llama.cpp keeps keys and values in f16, where near ties
-    # part, and sends no ids over this interface: its answers are compared as text.
+    # In float32 on both sides all are equal. llama.cpp keeps keys and values in f16 by default, so
+    # near ties may part, and sends no ids here: its answers are compared as text.
     is_vllm = server.name == "vllm"
     compared, least_equal = (by_ids, num_requests) if is_vllm else (by_text, 0.75 * num_requests)
     checks.add(server.name, "in process: greedy tokens",
@@ -299,8 +299,13 @@ def check_death(checks, server, binary, output):
     command = [binary, "serve", server.url, "--concurrency", "4", "--duration", "300s",
                "--prompt-tokens", "32", "--output-tokens", "64", "--vocab-size", str(VOCABULARY),
                "--output", f"json:{report_file}", "--quiet"]
+    num_before = len(answers_in_log(server))
     client = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    time.sleep(15.0)
+    # Once some requests of the run and the warm-up have been answered.
+    enough = num_before + WARMUP + 8
+    until = time.monotonic() + 240.0
+    while len(answers_in_log(server)) < enough and time.monotonic() < until:
+        time.sleep(0.2)
     server.signal_all(signal.SIGKILL)
     begin = time.monotonic()
     _, err = client.communicate(timeout=300)
@@ -311,6 +316,9 @@ def check_death(checks, server, binary, output):
     checks.add(server.name, "killed in mid-run: partial report",
                report is not None and report["validity"].get("partial") is True,
                "no report" if report is None else "; ".join(report["validity"]["reasons"]))
+    succeeded = 0 if report is None else value(report, "requests_succeeded_count")
+    checks.add(server.name, "killed in mid-run: what was answered counts", succeeded > 0,
+               f"{succeeded} requests")
 
 
 def print_table(summary):

@@ -76,8 +76,9 @@ def main():
     while True:
         front, _ = listener.accept()
         front.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        work = (serve_tls, (front, context, backend)) if context else (serve_proxy, (front, backend))
-        threading.Thread(target=work[0], args=work[1], daemon=True).start()
+        serve, arguments = ((serve_tls, (front, context, backend)) if context else
+                            (serve_proxy, (front, backend)))
+        threading.Thread(target=serve, args=arguments, daemon=True).start()
 
 
 if __name__ == "__main__":
