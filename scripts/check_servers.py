@@ -133,7 +133,7 @@ def moe_bench_serve(binary, url, output, name, *options, expect=(0,)):
     command = [binary, "serve", url, "--prompt-tokens", str(PROMPT_TOKENS), "--output-tokens",
                str(OUTPUT_TOKENS), "--vocab-size", str(VOCABULARY), "--seed", "7",
                "--requests-jsonl", requests_file, "--output", f"json:{report_file}", "--quiet",
-               "--accept-client-bound", *options]
+               "--drain", "600s", "--accept-client-bound", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     (output / f"{name}.err").write_text(done.stderr)
     if done.returncode not in expect:
