@@ -105,6 +105,9 @@ if [ "$mode" != default ]; then
   step "tsan: build, ctest of what has threads" thread_sanitizer || true
 fi
 if [ "$mode" = full ]; then
+  step "AVX-512 kernels, emulated processor" scripts/test_emulated.sh || true
+  step "instruction counts" \
+    scripts/callgrind.py build/release/bench-bin/callgrind_driver || true
   step "clang-tidy" scripts/tidy.sh --all || true
   step "fuzzers" scripts/fuzz.sh || true
 fi

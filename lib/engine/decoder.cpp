@@ -75,16 +75,9 @@ void run_pass(DecoderState& state, const Pass& pass, float* logits) {
   const int last = config.num_hidden_layers - 1;
   for (int layer = 0; layer <= last; ++layer) {
     const auto idx = static_cast<std::size_t>(layer);
-    const LayerContext context{exec,
-                               config,
-                               state.weights->layers[idx],
-                               pass,
-                               state.ws,
-                               state.kv,
-                               layer,
-                               state.top_k,
-                               state.layer0_mla,
-                               is_reduced && layer == last};
+    const LayerContext context{
+        exec,        config,           state.weights->layers[idx], pass, state.ws, state.kv, layer,
+        state.top_k, state.layer0_mla, is_reduced && layer == last};
     attention_block(context);
     const std::int64_t num_rows = context.num_out_rows();
     if (num_rows == 0) break;
