@@ -40,8 +40,8 @@ EXIT_FAILED_RUN = 5
 # Checkpoints with golden values: bf16 and 4-bit weights.
 CHECKPOINTS = ("qwen3moe-a", "mixtral-gguf-q4_0")
 EXIT_NO_HARDWARE = 4
-# Tests that take long here and show nothing about instructions: of the self-test, which run on other
-# levels, and of loops over rows and columns that the emulated vector type has as well.
+# Tests that take long here and show nothing about instructions: of the self-test, which run on
+# other levels, and of loops over rows and columns that the emulated vector type has as well.
 LEFT_OUT = ("SelfTestOfALevel.*", "*LargeBatch*", "*RaggedBatch*", "*LongRows*")
 
 

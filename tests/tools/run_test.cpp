@@ -271,8 +271,7 @@ TEST(Run, EverySampleCarriesTheStateOfTheCores) {
 }
 
 TEST(Run, AForcedLevelStays) {
-  const ProcessResult result =
-      run_moe_bench(quick_run({"--format", "json", "--isa", "scalar", "--repeat", "1"}));
+  const ProcessResult result = run_moe_bench(quick_run({"--format", "json", "--isa", "scalar"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json report = parse_report(result.out);
   EXPECT_EQ(report.at("settings").at("isa"), "scalar");

@@ -121,7 +121,7 @@ TEST(RooflineSampler, CountsTheBytesAndOperationsOfASample) {
       for (int i = 0; i < 4; ++i) {
         const RooflineSample sample = sampler.sample();
         const double bytes = sample.read_bytes_per_s * 0.25 / num_threads;
-        EXPECT_GE(bytes, 4 << 20);
+        EXPECT_GT(bytes, (4 << 20) - (80 << 10));  // passes are whole
         EXPECT_LE(bytes, 17 << 20);
         // One call of the product fills the time: it takes a quarter of a second by this clock.
         EXPECT_EQ(sample.ops_per_s, ProductLoop::flops(16) * num_threads / 0.25);
