@@ -61,11 +61,12 @@ std::string human_unit(std::string_view unit) {
 }
 
 std::string human_label(std::string_view name, std::string_view unit) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSuffixes = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kSuffixes = {
       {{"s", "_s"},
        {"bytes", "_bytes"},
        {"bytes/s", "_bytes_per_s"},
        {"flop/s", "_flops_per_s"},
+       {"ops/s", "_ops_per_s"},
        {"1", "_ratio"},
        {"J", "_j"},
        {"W", "_w"}}};
@@ -92,7 +93,9 @@ std::string human_value(double value, std::string_view unit) {
   if (unit == "s") return fmt::format("{}{}", sign, format_duration(magnitude));
   if (unit == "bytes") return format_bytes_binary(value);
   if (unit == "bytes/s") return fmt::format("{}{}", sign, format_rate(magnitude, "B/s"));
-  if (unit == "flop/s") return fmt::format("{}{}", sign, format_rate(magnitude, "flop/s"));
+  if (unit == "flop/s" || unit == "ops/s") {
+    return fmt::format("{}{}", sign, format_rate(magnitude, unit));
+  }
   if (unit == "1" || unit.empty()) return human_number(value);
   return fmt::format("{} {}", human_number(value), unit);
 }

@@ -70,8 +70,8 @@ Scale human_scale(std::string_view unit, double largest) {
     if (largest >= 10.0 * 1024.0) return {1024.0, "KiB"};
     return {1.0, "B"};
   }
-  if (unit == "bytes/s" || unit == "flop/s") {
-    const std::string base = unit == "bytes/s" ? "B/s" : "flop/s";
+  if (unit == "bytes/s" || unit == "flop/s" || unit == "ops/s") {
+    const std::string base = unit == "bytes/s" ? "B/s" : std::string(unit);
     if (largest >= 1e13) return {1e12, "T" + base};
     if (largest >= 1e9) return {1e9, "G" + base};
     if (largest >= 1e6) return {1e6, "M" + base};

@@ -14,6 +14,7 @@ TEST(HumanValue, PicksTheUnit) {
   EXPECT_EQ(human_value(3.2e10, "bytes/s"), "32.0 GB/s");
   EXPECT_EQ(human_value(1048576.0 * 1.5, "bytes"), "1.5 MiB");
   EXPECT_EQ(human_value(2.5e12, "flop/s"), "2.5 Tflop/s");
+  EXPECT_EQ(human_value(98479719791.2, "ops/s"), "98.5 Gops/s");
   EXPECT_EQ(human_value(0.25, "1"), "0.2500");
   EXPECT_EQ(human_value(1386.25, "tokens/s"), "1386 tokens/s");
 }
