@@ -9,6 +9,7 @@
 #include "lib/base/error.hpp"
 #include "lib/engine/decoder.hpp"
 #include "lib/engine/memory_estimate.hpp"
+#include "lib/engine/placement.hpp"
 
 namespace moe::engine {
 namespace {
@@ -95,6 +96,7 @@ struct Engine::Impl {
   ThreadPool pool;
   ModelWeights weights;
   DecoderState decoder;
+  PlacementOutcome placement;
   ForwardStats stats;
   // For an observer of MLA keys: the stored matrices and what keeps them mapped.
   model::AttentionView layer0_mla;
@@ -109,7 +111,7 @@ struct Engine::Impl {
   Pass pass;
   AlignedBuffer<float> logits;
 
-  void prepare(const model::BoundModel& model);
+  void prepare(const model::BoundModel& model, Placer& placer);
   void check_batch(std::span<const BatchEntry> batch);
   std::int64_t plan_segments(std::span<const BatchEntry> batch);
   void reset_stats();
@@ -118,7 +120,7 @@ struct Engine::Impl {
   }
 };
 
-void Engine::Impl::prepare(const model::BoundModel& model) {
+void Engine::Impl::prepare(const model::BoundModel& model, Placer& placer) {
   const WorkspaceShape shape = workspace_shape(config, options);
   decoder.config = &config;
   decoder.weights = &weights;
@@ -146,6 +148,7 @@ void Engine::Impl::prepare(const model::BoundModel& model) {
   decoder.exec.items.reserve(
       static_cast<std::size_t>(max_work_items(options.num_threads, max_calls, max_call_rows)));
   decoder.kv = KvCache(config, options.max_sequences, options.max_context);
+  for (const std::span<const std::byte> block : decoder.kv.blocks()) placer.interleave(block);
   decoder.ws = make_workspace(config, weights, shape, false);
 
   const auto num_sequences = static_cast<std::size_t>(options.max_sequences);
@@ -246,13 +249,25 @@ MemoryEstimate Engine::estimate(const ModelConfig& config, const model::BoundMod
 
 Engine Engine::load(const model::BoundModel& model, const EngineOptions& options,
                     Progress& progress, const Interrupt& interrupt) {
+  return load(model, options, sysinfo::machine_numa(), progress, interrupt);
+}
+
+Engine Engine::load(const model::BoundModel& model, const EngineOptions& options,
+                    const sysinfo::NumaSystem& numa, Progress& progress,
+                    const Interrupt& interrupt) {
   check_options(model.config, options);
   auto impl = std::make_unique<Impl>(model, options);
   const PackPlan plan = plan_weights(model, impl->weights);
   impl->memory = estimate_memory(model, options, impl->weights, plan);
   check_memory(impl->memory, options.max_memory_bytes);
+  Placer placer(numa, options.num_threads);
+  placer.bind_workers(impl->pool);
+  impl->weights.packed = AlignedBytes(plan.total_bytes());
+  placer.interleave(std::as_bytes(
+      std::span(impl->weights.packed.data(), static_cast<std::size_t>(plan.total_bytes()))));
   load_weights(model, plan, impl->pool, progress, interrupt, impl->weights);
-  impl->prepare(model);
+  impl->prepare(model, placer);
+  impl->placement = placer.outcome();
   return Engine(std::move(impl));
 }
 
@@ -289,6 +304,14 @@ ThreadPool& Engine::threads() {
 std::span<const std::byte> Engine::packed_weights() const {
   const AlignedBytes& packed = impl_->weights.packed;
   return {packed.data(), static_cast<std::size_t>(packed.size_bytes())};
+}
+
+std::array<std::span<const std::byte>, 2> Engine::kv_cache() const {
+  return impl_->decoder.kv.blocks();
+}
+
+const PlacementOutcome& Engine::placement() const {
+  return impl_->placement;
 }
 
 void Engine::reset(SequenceId sequence) {

@@ -19,7 +19,13 @@
 #include "lib/base/thread_pool.hpp"
 #include "lib/model/bound_model.hpp"
 
+namespace moe::sysinfo {
+struct NumaSystem;
+}
+
 namespace moe::engine {
+
+struct PlacementOutcome;  // placement.hpp
 
 // How the experts of a layer run. Fused: all of them in two parallel regions, the activation inside
 // the first product. Unfused: one after another, product, activation and product apart, as a
@@ -115,6 +121,10 @@ class Engine {
   // Error(kInput) for non-finite big weights.
   static Engine load(const model::BoundModel& model, const EngineOptions& options,
                      Progress& progress, const Interrupt& interrupt);
+  // The same on memory nodes other than this machine's: those of a test.
+  static Engine load(const model::BoundModel& model, const EngineOptions& options,
+                     const sysinfo::NumaSystem& numa, Progress& progress,
+                     const Interrupt& interrupt);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
   ~Engine();
@@ -152,6 +162,10 @@ class Engine {
   // machine between passes. The weights are packed; embeddings are not among them.
   [[nodiscard]] ThreadPool& threads();
   [[nodiscard]] std::span<const std::byte> packed_weights() const;
+  // Keys and values; see KvCache::blocks().
+  [[nodiscard]] std::array<std::span<const std::byte>, 2> kv_cache() const;
+  // Which memory nodes threads, weights and KV cache are on.
+  [[nodiscard]] const PlacementOutcome& placement() const;
 
  private:
   struct Impl;

@@ -4,7 +4,10 @@
 // row being [kv_head][head_dim], an MLA row [latent | rotated rope part] (keys and values share
 // it). Windowed layers keep all positions.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "lib/base/aligned_buffer.hpp"
 #include "lib/model/config.hpp"
@@ -30,6 +33,11 @@ class KvCache {
   }
   // Of one position of one layer, keys and values.
   [[nodiscard]] std::int64_t bytes_per_position() const { return 4 * (key_row_ + value_row_); }
+
+  // Keys and values; the second is empty where they share rows.
+  [[nodiscard]] std::array<std::span<const std::byte>, 2> blocks() const {
+    return {std::as_bytes(keys_.span()), std::as_bytes(values_.span())};
+  }
 
   // Saturates at 2^60.
   [[nodiscard]] static std::int64_t total_bytes(const model::ModelConfig& config,

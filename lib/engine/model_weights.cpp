@@ -214,7 +214,7 @@ void load_weights(const BoundModel& model, const PackPlan& plan, ThreadPool& poo
     read_layer_vectors(model.layers[layer], weights.layers[layer]);
     set_unit_norms(model.config.attention, weights.layers[layer].attention);
   }
-  weights.packed = plan.execute(pool, model.is_mapped(), progress, interrupt);
+  plan.execute_into(weights.packed, pool, model.is_mapped(), progress, interrupt);
 }
 
 }  // namespace moe::engine

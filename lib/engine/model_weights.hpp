@@ -84,7 +84,8 @@ struct ModelWeights {
 // Bytes of the embedding table that load_weights() will make.
 [[nodiscard]] std::int64_t embedding_bytes(const model::BoundModel& model);
 
-// Packs, and reads the small vectors. Throws as PackPlan::execute.
+// Packs, and reads the small vectors. `weights.packed` has the bytes of the plan, not yet touched.
+// Throws as PackPlan::execute.
 void load_weights(const model::BoundModel& model, const PackPlan& plan, ThreadPool& pool,
                   Progress& progress, const Interrupt& interrupt, ModelWeights& weights);
 

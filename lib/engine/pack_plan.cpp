@@ -227,6 +227,13 @@ void PackPlan::point_target(const Task& task, std::byte* block) {
 AlignedBytes PackPlan::execute(ThreadPool& pool, bool drop_source_pages, Progress& progress,
                                const Interrupt& interrupt) const {
   AlignedBytes block(total_bytes_);
+  execute_into(block, pool, drop_source_pages, progress, interrupt);
+  return block;
+}
+
+void PackPlan::execute_into(AlignedBytes& block, ThreadPool& pool, bool drop_source_pages,
+                            Progress& progress, const Interrupt& interrupt) const {
+  MOE_CHECK(block.size_bytes() == total_bytes_);
   progress.begin("packing weights", total_bytes_, "B");
   for (std::size_t begin = 0; begin < tasks_.size();) {
     if (interrupt.requested()) {
@@ -246,7 +253,6 @@ AlignedBytes PackPlan::execute(ThreadPool& pool, bool drop_source_pages, Progres
     progress.update(done);
   }
   progress.end();
-  return block;
 }
 
 }  // namespace moe::engine

@@ -53,6 +53,9 @@ class PackPlan {
   // NaN or an infinity, Error(kRuntime) when interrupted.
   [[nodiscard]] AlignedBytes execute(ThreadPool& pool, bool drop_source_pages, Progress& progress,
                                      const Interrupt& interrupt) const;
+  // The same into memory of total_bytes() that is aligned and zero.
+  void execute_into(AlignedBytes& block, ThreadPool& pool, bool drop_source_pages,
+                    Progress& progress, const Interrupt& interrupt) const;
 
  private:
   struct Task {

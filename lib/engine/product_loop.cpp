@@ -27,9 +27,9 @@ bool has_scales(WeightFormat format) {
 }
 
 bool can_multiply(const PeakCase& of) {
-  if (of.activations == ActivationFormat::kF32 || of.weights == WeightFormat::kBf16) return true;
+  if (of.activations == ActivationFormat::kF32) return true;
   const kernels::KernelTable* table = kernels::kernel_table(of.isa);
-  return has_scales(of.weights) && table != nullptr && table->has_coded_bf16;
+  return table != nullptr && kernels::takes_bf16(*table, of.weights);
 }
 
 ProductLoop::ProductLoop(const PeakCase& of, std::int32_t num_threads)

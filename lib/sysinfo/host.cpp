@@ -5,21 +5,12 @@
 
 #include <sys/utsname.h>
 
-#include "lib/base/text.hpp"
 #include "lib/sysinfo/text_file.hpp"
 
 namespace moe::sysinfo {
 namespace {
 
 namespace fs = std::filesystem;
-
-// "24683656 kB" -> bytes.
-std::optional<std::int64_t> kilobytes(const std::optional<std::string>& text) {
-  if (!text || !text->ends_with(" kB")) return std::nullopt;
-  const auto value = parse_integer(trim(std::string_view(*text).substr(0, text->size() - 3)));
-  if (!value || *value < 0 || *value > (std::int64_t{1} << 52)) return std::nullopt;
-  return *value * 1024;
-}
 
 std::optional<std::int64_t> read_limit(const fs::path& cgroup) {
   auto limit = read_integer(cgroup / "memory.max");
@@ -80,9 +71,9 @@ std::optional<std::string> detect_virtualization(const fs::path& root) {
 MemoryInfo read_memory(const fs::path& root) {
   MemoryInfo memory;
   if (const auto meminfo = read_text(root / "proc/meminfo")) {
-    memory.total_bytes = kilobytes(find_value(*meminfo, "MemTotal"));
-    memory.available_bytes = kilobytes(find_value(*meminfo, "MemAvailable"));
-    memory.huge_page_bytes = kilobytes(find_value(*meminfo, "Hugepagesize"));
+    memory.total_bytes = parse_kilobytes(find_value(*meminfo, "MemTotal"));
+    memory.available_bytes = parse_kilobytes(find_value(*meminfo, "MemAvailable"));
+    memory.huge_page_bytes = parse_kilobytes(find_value(*meminfo, "Hugepagesize"));
     if (const auto count = find_value(*meminfo, "HugePages_Total")) {
       memory.huge_pages_total = parse_integer(*count);
     }

@@ -60,20 +60,38 @@ std::optional<std::string> find_value(std::string_view text, std::string_view ke
   return std::nullopt;
 }
 
-std::optional<std::int64_t> count_list(std::string_view list) {
-  std::int64_t count = 0;
+std::optional<std::int64_t> parse_kilobytes(const std::optional<std::string>& text) {
+  if (!text || !text->ends_with(" kB")) return std::nullopt;
+  const auto value = parse_integer(trim(std::string_view(*text).substr(0, text->size() - 3)));
+  if (!value || *value < 0 || *value > (std::int64_t{1} << 52)) return std::nullopt;
+  return *value * 1024;
+}
+
+std::optional<std::vector<std::int32_t>> parse_list(std::string_view list) {
+  constexpr std::int64_t kMaxNumber = 1 << 20;
+  std::vector<std::int32_t> numbers;
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
     const std::string_view part = list.substr(0, comma);
     const std::size_t dash = part.find('-');
     const auto first = parse_integer(part.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : parse_integer(part.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last > (1 << 20)) return std::nullopt;
-    count += *last - *first + 1;
-    if (comma == std::string_view::npos) break;
+    if (!first || !last || *first < 0 || *last < *first || *last > kMaxNumber) return std::nullopt;
+    if (!numbers.empty() && *first <= numbers.back()) return std::nullopt;
+    for (std::int64_t number = *first; number <= *last; ++number) {
+      numbers.push_back(static_cast<std::int32_t>(number));
+    }
+    if (comma == std::string_view::npos) return numbers;
     list.remove_prefix(comma + 1);
+    if (list.empty()) return std::nullopt;
   }
-  return count;
+  return numbers;
+}
+
+std::optional<std::int64_t> count_list(std::string_view list) {
+  const auto numbers = parse_list(list);
+  if (!numbers) return std::nullopt;
+  return static_cast<std::int64_t>(numbers->size());
 }
 
 }  // namespace moe::sysinfo

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moe::sysinfo {
 
@@ -24,7 +25,13 @@ namespace moe::sysinfo {
 
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text);
 
-// How many numbers a kernel list such as "0-3,8,10-11" holds; nullopt when it is malformed.
+// "24576 kB" in bytes; nullopt for anything else.
+[[nodiscard]] std::optional<std::int64_t> parse_kilobytes(const std::optional<std::string>& text);
+
+// The numbers of a kernel list such as "0-3,8,10-11", which ascend; nullopt when it is malformed.
+[[nodiscard]] std::optional<std::vector<std::int32_t>> parse_list(std::string_view list);
+
+// How many numbers such a list holds.
 [[nodiscard]] std::optional<std::int64_t> count_list(std::string_view list);
 
 }  // namespace moe::sysinfo

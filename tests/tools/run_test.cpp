@@ -208,6 +208,26 @@ TEST(Run, TopKChangesTheExpertsThatWork) {
   EXPECT_EQ(report.at("settings").at("experts_per_token"), 2);
 }
 
+TEST(Run, SaysWhereItsMemoryLies) {
+  const ProcessResult result =
+      run_moe_bench({"run", checkpoint("tinymoe-qwen3"), "--batch", "4", "--prompt-tokens", "64",
+                     "--output-tokens", "4", "--repeat", "2", "--no-limits", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = parse_report(result.out);
+  const double resident_bytes = value_of(report, "memory_resident_bytes");
+  EXPECT_GE(value_of(report, "memory_huge_page_bytes"), 0.0);
+  EXPECT_LE(value_of(report, "memory_huge_page_bytes"), resident_bytes);
+  // All weights are written when they are packed; some may have been swapped out.
+  EXPECT_GT(resident_bytes, 0.0);
+  const Json& settings = report.at("settings");
+  ASSERT_FALSE(settings.at("numa_nodes").empty());
+  // Nothing is interleaved on one node.
+  if (settings.at("numa_nodes").size() == 1) {
+    EXPECT_TRUE(settings.at("numa_interleaved_nodes").empty());
+  }
+  EXPECT_THAT(settings.at("numa_placement").get<std::string>(), HasSubstr("memory"));
+}
+
 TEST(Run, ConvertsWeightsOnRequest) {
   const ProcessResult result = run_moe_bench(quick_run({"--dtype", "f32", "--format", "json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;

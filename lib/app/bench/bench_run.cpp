@@ -91,6 +91,19 @@ void fill_settings(const RunArgs& args, const EngineSetup& setup, const PromptSo
       "static batch: all requests start together, one prefill, then steps of one token each";
 }
 
+// Known once the weights are loaded.
+void fill_placement_settings(const RunOutcome& outcome, json::Json& settings) {
+  settings["numa_nodes"] = nullptr;
+  settings["numa_interleaved_nodes"] = nullptr;
+  settings["numa_placement"] = "the weights were not loaded";
+  if (outcome.loads.empty()) return;
+  const engine::PlacementOutcome& placement = outcome.loads.front().placement;
+  settings["numa_nodes"] = placement.decided.nodes;
+  settings["numa_interleaved_nodes"] =
+      placement.is_interleaved ? json::Json(placement.decided.memory_nodes) : json::Json::array();
+  settings["numa_placement"] = placement.summary;
+}
+
 int run_run(const RunArgs& args, const ToolContext& context) {
   ReportSession session(context, args.output, args.acceptance);
   if (!args.dump_routing.empty()) check_writable(args.dump_routing, "--dump-routing");
@@ -134,6 +147,7 @@ int run_run(const RunArgs& args, const ToolContext& context) {
     tools.recorder = &*recorder;
   }
   const RunOutcome outcome = run_points(args, plan, model, prompts, tools);
+  fill_placement_settings(outcome, report.settings);
   if (recorder) recorder->commit();
   if (args.engine.moe_path == "both") {
     compare_moe_paths(args, plan, model, prompts, tools, report);

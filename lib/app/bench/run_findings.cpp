@@ -66,6 +66,15 @@ void add_machine(const RunFacts& facts, ReportSession& session) {
   }
 }
 
+void add_placement(const RunOutcome& outcome, ReportSession& session) {
+  if (outcome.loads.empty()) return;
+  const std::string& trouble = outcome.loads.front().placement.trouble;
+  if (trouble.empty()) return;
+  session.add_finding("machine.numa_not_placed", Severity::kWarning, trouble,
+                      "Containers refuse this without the capability SYS_NICE; grant it, or start "
+                      "the run under numactl --interleave=all");
+}
+
 // Samples with a core that somebody else worked on are slower by up to a half and more.
 void add_core_findings(const RunOutcome& outcome, ReportSession& session) {
   constexpr double kLargeShare = 0.25;
@@ -191,6 +200,7 @@ void add_precision(const RunOutcome& outcome, const RunFacts& facts, ReportSessi
 void add_run_findings(const RunOutcome& outcome, const RunFacts& facts, ReportSession& session) {
   add_conditions(facts, session);
   add_machine(facts, session);
+  add_placement(outcome, session);
   add_core_findings(outcome, session);
   add_warm_up(outcome, facts, session);
   add_routing(outcome, facts, session);

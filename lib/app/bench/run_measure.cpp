@@ -1,6 +1,7 @@
 #include "lib/app/bench/run_measure.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 
@@ -136,6 +137,7 @@ void run_group(const RunArgs& args, const EngineGroup& group, const model::Bound
   engine::Engine& engine = *loaded;
   load.load_s = tools.clock->now_s() - begin_s;
   load.memory = engine.memory();
+  load.placement = engine.placement();
   if (tools.interrupt->requested()) return;
   engine::WarmUpOptions warm_up;
   warm_up.seed = static_cast<std::uint64_t>(args.seed);
@@ -154,7 +156,7 @@ void run_group(const RunArgs& args, const EngineGroup& group, const model::Bound
   GroupRunner runner(args, engine, prompts, tools, watch, sampler ? &*sampler : nullptr);
   for (const std::size_t i : group.points) {
     PointOutcome& point = outcome.points[i];
-    if (tools.interrupt->requested()) return;
+    if (tools.interrupt->requested()) break;
     try {
       runner.run(point);
     } catch (const std::bad_alloc&) {
@@ -162,6 +164,10 @@ void run_group(const RunArgs& args, const EngineGroup& group, const model::Bound
       point.reason = "failed: out of memory";
     }
   }
+  // Pages of the KV cache come when they are first written.
+  const auto [keys, values] = engine.kv_cache();
+  outcome.loads.back().mappings =
+      sysinfo::read_mapping_memory(std::array{engine.packed_weights(), keys, values});
 }
 
 }  // namespace

@@ -14,9 +14,11 @@
 #include "lib/base/clock.hpp"
 #include "lib/base/interrupt.hpp"
 #include "lib/base/progress.hpp"
+#include "lib/engine/placement.hpp"
 #include "lib/engine/roofline_sampler.hpp"
 #include "lib/engine/run_batch.hpp"
 #include "lib/engine/width_probe.hpp"
+#include "lib/sysinfo/mappings.hpp"
 
 namespace moe::app {
 
@@ -42,6 +44,9 @@ struct LoadOutcome {
   engine::MemoryEstimate memory;
   engine::WarmUpResult warm_up;
   std::string peak_name;  // the instruction of the roofline's peak; empty with --no-limits
+  engine::PlacementOutcome placement;
+  // Of packed weights and KV cache after the last point; nullopt when the system does not say.
+  std::optional<sysinfo::MappingMemory> mappings;
 };
 
 struct RunOutcome {

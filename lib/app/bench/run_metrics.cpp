@@ -236,6 +236,23 @@ void add_point(const PointFigures& figures, const RunOutcome& outcome, const Run
   add_experts(figures, facts.model->config, suffix, metrics);
 }
 
+// How the memory that every step reads is backed.
+void add_mappings(const LoadOutcome& load, Metrics& metrics) {
+  const auto add = [&](const char* name, std::int64_t sysinfo::MappingMemory::*figure,
+                       const char* how) {
+    metrics[name] = load.mappings ? value_metric(MetricKind::kMeasured, "bytes",
+                                                 static_cast<double>((*load.mappings).*figure), how)
+                                  : absent_metric(MetricKind::kMeasured, "bytes",
+                                                  "/proc/self/smaps has no such mapping", how);
+  };
+  add("memory_resident_bytes", &sysinfo::MappingMemory::resident_bytes,
+      "what is in memory of the mappings that hold the packed weights and the KV cache, from "
+      "/proc/self/smaps after the last point; neighbours that the system keeps in one mapping with "
+      "them count too");
+  add("memory_huge_page_bytes", &sysinfo::MappingMemory::huge_page_bytes,
+      "of memory_resident_bytes, what lies in huge pages (AnonHugePages and reserved ones)");
+}
+
 void add_whole_run(const RunOutcome& outcome, const RunFacts& facts, Metrics& metrics) {
   const auto modelled = [&](const char* name, const char* unit, double value, const char* how) {
     metrics[name] = value_metric(MetricKind::kModelled, unit, value, how);
@@ -257,6 +274,7 @@ void add_whole_run(const RunOutcome& outcome, const RunFacts& facts, Metrics& me
            "KV cache of the largest batch and the longest context");
   modelled("memory_workspace_bytes", "bytes", static_cast<double>(load.memory.workspace_bytes),
            "activations of one pass");
+  add_mappings(load, metrics);
   metrics["load_s"] = value_metric(MetricKind::kMeasured, "s", load.load_s,
                                    "reading the weights and packing them for the kernels, once; "
                                    "file cache as it was");

@@ -23,6 +23,22 @@ TEST(ParseInteger, TakesWholeNumbersOnly) {
   }
 }
 
+TEST(ParseKilobytes, GivesBytes) {
+  EXPECT_EQ(parse_kilobytes("24576 kB"), 24576 * 1024);
+  for (const char* text : {"24576", "-1 kB", "9999999999999999 kB", " kB", "1.5 kB"}) {
+    EXPECT_FALSE(parse_kilobytes(text)) << text;
+  }
+  EXPECT_FALSE(parse_kilobytes(std::nullopt));
+}
+
+TEST(ParseList, ExpandsRangesThatAscend) {
+  EXPECT_EQ(parse_list("0-3,8,10-11"), (std::vector<std::int32_t>{0, 1, 2, 3, 8, 10, 11}));
+  EXPECT_EQ(parse_list(""), std::vector<std::int32_t>());
+  for (const char* text : {"1,", ",1", "3,2", "0-3,3", "0 1", "0-1048577"}) {
+    EXPECT_FALSE(parse_list(text)) << text;
+  }
+}
+
 TEST(CountList, CountsRanges) {
   EXPECT_EQ(count_list("0"), 1);
   EXPECT_EQ(count_list("0-3,8,10-11"), 7);
