@@ -70,8 +70,8 @@ void Transport::Impl::read_taken(int socket, double now_s) {
   const std::size_t num_taken = exchange->chunks.feed_chunks(bytes, [&](std::string_view piece) {
     goes_on = goes_on && pass_on(piece, exchange, received.arrival_s);
   });
-  // With MSG_TRUNC they are thrown away.
-  if (num_taken > 0) (void)recv(socket, nullptr, num_taken, MSG_TRUNC | MSG_DONTWAIT);
+  // With MSG_TRUNC they are thrown away, and nothing is written to the buffer.
+  if (num_taken > 0) (void)recv(socket, buffer.data(), num_taken, MSG_TRUNC | MSG_DONTWAIT);
   if (!goes_on) {
     curl_multi_remove_handle(multi, exchange->easy);
     forget_taken(socket);
