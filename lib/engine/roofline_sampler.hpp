@@ -1,7 +1,7 @@
 #pragma once
 
 // The two slopes of the roofline (Williams, Waterman, Patterson 2009), sampled between the passes
-// of a run in about three milliseconds: how fast the engine's own threads read the engine's own
+// of a run in about five milliseconds: how fast the engine's own threads read the engine's own
 // weights, and how fast they multiply. Measured minutes before a run they would not do: on a shared
 // host both change twofold within seconds. Reading the weights themselves needs no other memory,
 // and takes them from where they really lie: the cache when they fit there, huge pages when they
@@ -39,6 +39,9 @@ class RooflineSampler {
   [[nodiscard]] const char* peak_name() const;
 
  private:
+  // The best of a few tries.
+  template <typename Body>
+  [[nodiscard]] double shortest_s(Body&& body);
   void read_slice();
   void multiply(std::int64_t num_calls);
   [[nodiscard]] double ops_per_call() const;

@@ -62,7 +62,8 @@ struct WidthRange {
 class WidthReference {
  public:
   // Below this share of the widest reading a core counts as shared. 0.9 lies between the two
-  // levels that were seen (2.4 / 3.5 = 0.69) and outside the noise of a free core (within 5 %).
+  // levels that were seen (Emerald Rapids 2.4 and 3.5, Zen 3 2.0 and 3.85: 0.69 and 0.52) and
+  // outside the noise of a free core (within 5 %).
   static constexpr double kFreeShare = 0.9;
   // Four chains cannot exceed four additions a cycle. A core at four fifths of that has nothing
   // left for a neighbour of the same weight: it is free even when no other level was ever seen.

@@ -86,7 +86,7 @@ void add_run_options(Options& options, RunArgs& args) {
   options.duration("--max-time", args.max_time_s, "Time for a point; one repetition always runs");
   options.integer("--warmup", args.warmup, {0, 1000}, "Untimed repetitions before each point");
   options.flag("--no-limits", args.has_no_limits,
-               "Do not sample the machine's limits between the repetitions (about 3 ms each)");
+               "Do not sample the machine's limits between the repetitions (about 5 ms each)");
   options.group("Judge a batch size (checklist item batch.tuned)");
   options.integer("--configured-batch", args.configured_batch, {0, 65536},
                   "The batch in use, one of --batch; compared with the best of at least three",

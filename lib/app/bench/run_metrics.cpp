@@ -101,7 +101,8 @@ void add_roofline_metrics(const PointFigures& figures, const RunOutcome& outcome
       "share of the roofline: max(bytes of the distinct experts, of the other weights and of the "
       "KV cache that a pass reads / read bandwidth, its operations / peak) over the time taken; "
       "both limits are the mean of the samples before and after the repetition, which is one "
-      "sample; {}";
+      "sample; above 1 where the weights came from a nearer cache than in the samples, or the "
+      "samples were disturbed more than the run; {}";
   metrics["prefill_roofline_ratio" + suffix] =
       sampled_metric("1", figures.prefill_roofline_ratios, kNoLimits,
                      fmt::format(fmt::runtime(ratio_how), "the whole prefill against the TTFT"));
