@@ -76,13 +76,17 @@ def wait_share(before, after):
     return waited / (ran + waited) if ran + waited > 0 else 0.0
 
 
+def rows_of(report, table):
+    """Rows of a table of a report, each by the names of its columns."""
+    names = [column["name"] for column in report["tables"][table]["columns"]]
+    return [dict(zip(names, row)) for row in report["tables"][table]["rows"]]
+
+
 def token_times(report):
     """When each token of the only repetition came, since its start: the raw samples, because a
     report states no median below 7 of them."""
-    table = report["tables"]["samples"]
-    names = [column["name"] for column in table["columns"]]
-    return [row[names.index("time_s")]
-            for row in sorted(table["rows"], key=lambda row: row[names.index("token")])]
+    return [row["time_s"]
+            for row in sorted(rows_of(report, "samples"), key=lambda row: row["token"])]
 
 
 def figures_of(report, kind):
@@ -91,12 +95,9 @@ def figures_of(report, kind):
     if kind == "decode":
         gaps = [after - before for before, after in zip(times, times[1:])]
         return statistics.median(gaps), report["metrics"]["decode_distinct_experts"]["value"]
-    table = report["tables"]["routing_expert_load"]
-    names = [column["name"] for column in table["columns"]]
-    layer, tokens = names.index("layer"), names.index("prefill_tokens")
     reached = {}
-    for row in table["rows"]:
-        reached[row[layer]] = reached.get(row[layer], 0) + (row[tokens] > 0)
+    for row in rows_of(report, "routing_expert_load"):
+        reached[row["layer"]] = reached.get(row["layer"], 0) + (row["prefill_tokens"] > 0)
     # A prefill's last layer may have run for one row only.
     return times[0], max(reached.values())
 
@@ -117,10 +118,8 @@ def write_golden(path, ids, rows):
 
 def logit_error(report, rows):
     """Largest difference of a logit over their standard deviation, from a report of verify."""
-    table = report["tables"]["verify_stages"]
-    names = [column["name"] for column in table["columns"]]
-    worst = next(row[names.index("max_error")] for row in table["rows"]
-                 if row[names.index("stage")] == "logits")
+    worst = next(row["max_error"] for row in rows_of(report, "verify_stages")
+                 if row["stage"] == "logits")
     return worst / statistics.pstdev([value for row in rows for value in row])
 
 
@@ -197,6 +196,4 @@ def print_table(rows, out):
 
 
 def generated_ids(report):
-    table = report["tables"]["generated"]
-    names = [column["name"] for column in table["columns"]]
-    return table["rows"][0][names.index("token_ids")]
+    return rows_of(report, "generated")[0]["token_ids"]

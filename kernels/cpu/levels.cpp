@@ -47,30 +47,25 @@ constexpr KernelTable kAvx512Table = {
     .dot = avx512::dot,
 };
 
-constexpr KernelTable kAvx512Bf16Table = {
-    .isa = Isa::kAvx512Bf16,
-    .gemm = avx512_bf16::gemm,
-    .gemm_gate_up = avx512_bf16::gemm_gate_up,
-    .attention = avx512::attention,
-    .rms_norm = avx512::rms_norm,
-    .axpy = avx512::axpy,
-    .f32_to_bf16 = avx512::f32_to_bf16,
-    .dot = avx512::dot,
-    .has_coded_bf16 = true,
-};
+// What a level adds to AVX-512; the rest is its.
+constexpr KernelTable kAvx512Bf16Table = [] {
+  KernelTable table = kAvx512Table;
+  table.isa = Isa::kAvx512Bf16;
+  table.gemm = avx512_bf16::gemm;
+  table.gemm_gate_up = avx512_bf16::gemm_gate_up;
+  table.has_coded_bf16 = true;
+  return table;
+}();
 
-constexpr KernelTable kAmxTable = {
-    .isa = Isa::kAmx,
-    .gemm = amx::gemm,
-    .gemm_gate_up = amx::gemm_gate_up,
-    .attention = avx512::attention,
-    .rms_norm = avx512::rms_norm,
-    .axpy = avx512::axpy,
-    .f32_to_bf16 = avx512::f32_to_bf16,
-    .dot = avx512::dot,
-    .has_coded_bf16 = true,
-    .bf16_row_block = 256,
-};
+constexpr KernelTable kAmxTable = [] {
+  KernelTable table = kAvx512Table;
+  table.isa = Isa::kAmx;
+  table.gemm = amx::gemm;
+  table.gemm_gate_up = amx::gemm_gate_up;
+  table.has_coded_bf16 = true;
+  table.bf16_row_block = 256;
+  return table;
+}();
 
 #endif
 

@@ -102,8 +102,12 @@ void Transport::Impl::read_one(const epoll_event& event, double now_s) {
     if (delay_sink) delay_sink(now_s - arrival_s);
     ++stats.num_reads;
   }
+  let_curl_act(fd, what);
+}
+
+void Transport::Impl::let_curl_act(curl_socket_t socket, int what) {
   int running = 0;
-  curl_multi_socket_action(multi, fd, what, &running);
+  curl_multi_socket_action(multi, socket, what, &running);
   take_bodies();
 }
 
@@ -129,10 +133,8 @@ void Transport::Impl::start_queued() {
 }
 
 void Transport::Impl::run_timers() {
-  int running = 0;
   num_dated = 0;
-  curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
-  take_bodies();
+  let_curl_act(CURL_SOCKET_TIMEOUT, 0);
 }
 
 void Transport::Impl::collect_ended() {

@@ -86,10 +86,8 @@ void Transport::Impl::give_back(Exchange* exchange) {
   forget_taken(socket);
   // The callback for sockets puts it back under libcurl's name.
   (void)curl_easy_pause(exchange->easy, CURLPAUSE_CONT);
-  int running = 0;
   num_dated = 0;
-  curl_multi_socket_action(multi, socket, CURL_CSELECT_IN, &running);
-  take_bodies();
+  let_curl_act(socket, CURL_CSELECT_IN);
 }
 
 void Transport::Impl::forget_taken(int socket) {

@@ -73,6 +73,8 @@ struct Transport::Impl {
   void wait(double until_s);
   void read_ready(double until_s);
   void read_one(const epoll_event& event, double now_s);
+  // libcurl reads, writes or times out; then what it has read a head of may be taken over.
+  void let_curl_act(curl_socket_t socket, int what);
   void start_queued();
   void run_timers();
   void collect_ended();

@@ -38,11 +38,8 @@ void add_ratios(const std::vector<Subject>& servers, const std::vector<ServePoin
                        std::vector<double> client::LoadFigures::*samples) {
     const stats::Comparison comparison =
         stats::compare(outcomes.front().figures.*samples, outcomes[i].figures.*samples);
-    const auto cell = [](const std::optional<double>& value) {
-      return value ? report::Cell(*value) : report::Cell();
-    };
-    table.rows.push_back({servers[i].name, std::string(name), cell(comparison.median_ratio),
-                          cell(comparison.p_value),
+    table.rows.push_back({servers[i].name, std::string(name),
+                          optional_cell(comparison.median_ratio), optional_cell(comparison.p_value),
                           comparison.enough_samples && comparison.p_value
                               ? report::Cell(*comparison.p_value < 0.01)
                               : report::Cell()});
