@@ -22,14 +22,26 @@
 //              scale * code + offset
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.
 //
-// Order of summation. Each output element is one chain of fused multiply-adds over ascending
-// columns (bf16 dot product: over ascending pairs; formats with scales: a chain per scale block,
-// then one multiply-add with the scale and, where codes are offset, one with the sum of the block's
-// activations). The AMX level sums the products with bf16 activations in another order: 32 columns
-// at a time, begun at each scale block, the even and the odd ones a chain each that begins at zero;
-// the two are added, then added to the sum (denormals are zero). The order does not depend on the
-// number of rows in the batch, on the tile shape or on the thread, so a level gives the same bits
-// for any batch.
+// int8 activations (gemm_int8, gemm_gate_up_int8; int8 and int4 weights). A row of x holds codes in
+// -127 .. 127, cut like the columns of the weights: block b begins at element
+// b * int8_block_stride(block) and is filled with zeros up to a multiple of 4. An activation is its
+// code times the scale of its row and block. Per output and row
+//   sum = sum of (weight code - its zero) * activation code over the block, an exact integer
+//   total = fma(weight scale * activation scale, float(sum), total)
+//   and, where the weights have f32 offsets,
+//   total = fma(offset, activation scale * float(sum of the activation codes), total)
+// block by block from zero. The integers leave no order to choose: every level gives the bits of
+// the scalar one (the activation function of gate and up aside). Looser than the other modes: the
+// largest activation of a row and block decides the step of all.
+//
+// Order of summation of the others. Each output element is one chain of fused multiply-adds over
+// ascending columns (bf16 dot product: over ascending pairs; formats with scales: a chain per scale
+// block, then one multiply-add with the scale and, where codes are offset, one with the sum of the
+// block's activations). The AMX level sums the products with bf16 activations in another order: 32
+// columns at a time, begun at each scale block, the even and the odd ones a chain each that begins
+// at zero; the two are added, then added to the sum (denormals are zero). The order does not depend
+// on the number of rows in the batch, on the tile shape or on the thread, so a level gives the same
+// bits for any batch.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,12 +71,18 @@ enum class ActivationFormat : std::uint8_t {
   kF32,
   kBf16,  // activations are rounded to bf16 before the product; sums stay in f32. With bf16
           // weights; with fp8, mxfp4, int8 and int4 where KernelTable::has_coded_bf16 says so.
+  kInt8,  // codes with a scale per row and block, for gemm_int8 and gemm_gate_up_int8; see
+          // takes_int8
 };
 
 inline constexpr std::int64_t kPanelRows = 16;
 inline constexpr std::int64_t kMxfp4Group = 32;
 // Widest block of a matrix with a column order.
 inline constexpr std::int64_t kMaxOrderedBlockCols = 256;
+// Widest block whose integer sum cannot leave 32 bits: weight codes less their zero reach 256 in
+// magnitude, activations 127.
+inline constexpr std::int64_t kMaxInt8BlockCols = 65536;
+static_assert(kMaxInt8BlockCols * 256 * 127 < (std::int64_t{1} << 31));
 
 // A checkpoint matrix before packing: see moe::model::MatrixView for the addressing, which this
 // repeats in kernel terms.
@@ -117,6 +135,10 @@ struct GemmArgs {
   std::int64_t x_stride = 0;  // elements
   const std::int32_t* x_rows =
       nullptr;  // row i of the product reads row x_rows[i] of x; null: row i
+  // kInt8: scales and sums of codes of block b of row i of x at i * x_block_stride + b.
+  const float* x_scales = nullptr;
+  const std::int32_t* x_sums = nullptr;
+  std::int64_t x_block_stride = 0;
   std::int64_t num_rows = 0;
   const float* bias = nullptr;  // [rows] or null
   float* y = nullptr;  // row i at y + i * y_stride; outputs beyond weight.rows are not written
@@ -136,13 +158,16 @@ struct GateUpArgs {
   const void* x = nullptr;
   std::int64_t x_stride = 0;
   const std::int32_t* x_rows = nullptr;
+  const float* x_scales = nullptr;  // kInt8, as in GemmArgs
+  const std::int32_t* x_sums = nullptr;
+  std::int64_t x_block_stride = 0;
   std::int64_t num_rows = 0;
   GluKind glu = GluKind::kSilu;
   float limit = 0.0F;  // kGptOss
   float alpha = 0.0F;  // kGptOss
   const float* gate_bias = nullptr;
   const float* up_bias = nullptr;
-  void* h = nullptr;  // f32 or bf16 (activation_format): what the down projection reads
+  void* h = nullptr;  // bf16 where activation_format is, else f32
   std::int64_t h_stride = 0;
   std::int64_t intermediate = 0;  // outputs r >= intermediate are not written
 };
@@ -179,6 +204,19 @@ struct AttentionArgs {
                                                     std::int64_t max_position,
                                                     std::int64_t v_dim) noexcept;
 
+// A row of activations as codes. Of a block: scale = largest magnitude / 127, code = x * (127 /
+// largest magnitude) to the nearest integer, ties to even. Blocks without a magnitude of 2^-100
+// count as zeros; one with a value that is not finite has the scale NaN, which its products then
+// are. Every level gives the same bits.
+struct QuantizeArgs {
+  const float* x = nullptr;
+  std::int64_t cols = 0;
+  std::int64_t block_cols = 0;   // the last block may be shorter
+  std::int8_t* codes = nullptr;  // blocks int8_block_stride(block_cols) apart
+  float* scales = nullptr;       // [blocks]
+  std::int32_t* sums = nullptr;  // [blocks], of the codes
+};
+
 struct KernelTable {
   Isa isa = Isa::kScalar;
   void (*gemm)(const GemmArgs&) noexcept = nullptr;
@@ -193,6 +231,10 @@ struct KernelTable {
   void (*f32_to_bf16)(const float* x, std::int64_t n, std::uint16_t* out) noexcept = nullptr;
   // sum of x[i] * y[i]
   float (*dot)(const float* x, const float* y, std::int64_t n) noexcept = nullptr;
+  // gemm and gemm_gate_up for ActivationFormat::kInt8.
+  void (*gemm_int8)(const GemmArgs&) noexcept = nullptr;
+  void (*gemm_gate_up_int8)(const GateUpArgs&) noexcept = nullptr;
+  void (*quantize_row)(const QuantizeArgs&) noexcept = nullptr;
   // gemm and gemm_gate_up take bf16 activations with fp8, mxfp4, int8 and int4 weights too.
   bool has_coded_bf16 = false;
   // Rows of one call beyond which a product with bf16 activations gets no cheaper per row.
@@ -202,6 +244,15 @@ struct KernelTable {
 // gemm and gemm_gate_up of the table take bf16 activations with weights of this format.
 [[nodiscard]] bool takes_bf16(const KernelTable& table, WeightFormat format) noexcept;
 
+// gemm_int8 and gemm_gate_up_int8 take this matrix: int8 or int4, columns in order, blocks of at
+// most kMaxInt8BlockCols.
+[[nodiscard]] bool takes_int8(const PackedMatrix& weight) noexcept;
+// Columns of a block of activations for these weights: one block when the weights have one.
+[[nodiscard]] std::int64_t int8_block_cols(const PackedMatrix& weight) noexcept;
+// Elements from one block of codes to the next, and of a row of codes.
+[[nodiscard]] std::int64_t int8_block_stride(std::int64_t block_cols) noexcept;
+[[nodiscard]] std::int64_t int8_row_elements(std::int64_t cols, std::int64_t block_cols) noexcept;
+
 // The table of one level: what the level lacks comes from the next lower one. Null when the machine
 // cannot run it or the build does not have it.
 [[nodiscard]] const KernelTable* kernel_table(Isa isa) noexcept;
@@ -210,6 +261,9 @@ struct KernelTable {
 // asks the operating system for the permission, which holds for the whole process.
 [[nodiscard]] bool isa_supported(Isa isa) noexcept;
 [[nodiscard]] Isa best_supported_isa() noexcept;
+// The integer dot product of AVX-512 (VNNI), which processors with kAvx512 alone may have too. It
+// changes no bit.
+[[nodiscard]] bool vnni_supported() noexcept;
 // Why a level that the processor has cannot be used, as the end of a sentence; null when it can be,
 // or when the processor does not have it.
 [[nodiscard]] const char* isa_refusal(Isa isa) noexcept;

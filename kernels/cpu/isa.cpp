@@ -59,6 +59,7 @@ CpuFacts read_facts() {
   facts.leaf1_ecx = cpuid(1, 0).ecx;
   const CpuidLeaf extended = cpuid(7, 0);
   facts.leaf7_ebx = extended.ebx;
+  facts.leaf7_ecx = extended.ecx;
   facts.leaf7_edx = extended.edx;
   facts.leaf7_1_eax = cpuid(7, 1).eax;
   facts.leaf1d_eax = cpuid(0x1d, 0).eax;
@@ -114,25 +115,26 @@ IsaDetection detect_isa(const CpuFacts& facts, bool (*request_tiles)()) noexcept
   if (!has_bits(facts.xcr0, kZmmState) || !has_bits(facts.leaf7_ebx, kAvx512FDqBwVl)) {
     return {Isa::kAvx2};
   }
-  if (!has_bits(facts.leaf7_1_eax, bit(5))) {
-    return {Isa::kAvx512};
+  const bool has_vnni = has_bits(facts.leaf7_ecx, bit(11));
+  if (!has_vnni || !has_bits(facts.leaf7_1_eax, bit(5))) {
+    return {.highest = Isa::kAvx512, .has_vnni = has_vnni};
   }
   constexpr std::uint64_t kAmxBf16AndTile = bit(22) | bit(24);
   if (!has_bits(facts.leaf7_edx, kAmxBf16AndTile)) {
-    return {Isa::kAvx512Bf16};
+    return {.highest = Isa::kAvx512Bf16, .has_vnni = true};
   }
   if (!has_bits(facts.xcr0, kTileState)) {
-    return {Isa::kAvx512Bf16, "the operating system does not keep the tile registers (XCR0)"};
+    return {Isa::kAvx512Bf16, "the operating system does not keep the tile registers (XCR0)", true};
   }
   // Hypervisors exist that show the feature bit and no palette.
   if (facts.leaf1d_eax < 1) {
-    return {Isa::kAvx512Bf16, "the processor offers no tile palette (cpuid leaf 0x1d)"};
+    return {Isa::kAvx512Bf16, "the processor offers no tile palette (cpuid leaf 0x1d)", true};
   }
   if (!request_tiles()) {
     return {Isa::kAvx512Bf16,
-            "the operating system refused the tile registers to this process (arch_prctl)"};
+            "the operating system refused the tile registers to this process (arch_prctl)", true};
   }
-  return {Isa::kAmx};
+  return {.highest = Isa::kAmx, .has_vnni = true};
 }
 
 const char* isa_refusal(Isa isa) noexcept {
@@ -141,6 +143,10 @@ const char* isa_refusal(Isa isa) noexcept {
 
 bool isa_supported(Isa isa) noexcept {
   return isa <= highest_isa();
+}
+
+bool vnni_supported() noexcept {
+  return detection().has_vnni;
 }
 
 Isa best_supported_isa() noexcept {

@@ -13,6 +13,7 @@ namespace moe::kernels {
 struct CpuFacts {
   std::uint32_t leaf1_ecx = 0;
   std::uint32_t leaf7_ebx = 0;
+  std::uint32_t leaf7_ecx = 0;
   std::uint32_t leaf7_edx = 0;
   std::uint32_t leaf7_1_eax = 0;
   std::uint32_t leaf1d_eax = 0;  // highest tile palette
@@ -22,6 +23,7 @@ struct CpuFacts {
 struct IsaDetection {
   Isa highest = Isa::kScalar;
   const char* amx_refusal = nullptr;  // as isa_refusal(Isa::kAmx)
+  bool has_vnni = false;              // AVX-512 VNNI
 };
 
 // `request_tiles` asks the operating system for the tile registers; called only when everything

@@ -41,5 +41,25 @@ inline constexpr std::int64_t kMxfp4GroupBytes = kPanelRows + kMxfp4Group / 2 * 
   return (a + b - 1) / b;
 }
 
+// int8 activations.
+inline constexpr std::int64_t kInt8BlockAlignment = 4;
+// 127 / x is finite from here on.
+inline constexpr float kLeastInt8Magnitude = 0x1p-100F;
+
+// Elements that the codes of a block with this many columns take.
+[[nodiscard]] constexpr inline std::int64_t padded_codes(std::int64_t cols) noexcept {
+  return ceil_div(cols, kInt8BlockAlignment) * kInt8BlockAlignment;
+}
+// Columns of a block of activations: one block when the weights have one.
+[[nodiscard]] constexpr inline std::int64_t activation_block_cols(
+    std::int64_t cols, std::int64_t block_cols) noexcept {
+  return block_cols < cols ? block_cols : cols;
+}
+// What an int8 or int4 code is when the weight is zero, where that is the same for all.
+[[nodiscard]] constexpr inline std::int32_t common_zero(WeightFormat format,
+                                                        BlockFormat block) noexcept {
+  return format == WeightFormat::kInt4 && block.offset == OffsetKind::kCentred ? 8 : 0;
+}
+
 }  // namespace
 }  // namespace moe::kernels

@@ -176,6 +176,54 @@ float product(const PackedMatrix& weight, std::int64_t panel_idx, std::int64_t l
   return 0.0F;
 }
 
+// A row of int8 activations: the codes of each block, their scales and sums.
+struct Int8Row {
+  const std::int8_t* codes;
+  const float* scales;
+  const std::int32_t* sums;
+};
+
+template <class Args>
+Int8Row int8_row(const Args& args, std::int64_t row) {
+  const std::int64_t source_row = args.x_rows != nullptr ? args.x_rows[row] : row;
+  return {static_cast<const std::int8_t*>(args.x) + source_row * args.x_stride,
+          args.x_scales + source_row * args.x_block_stride,
+          args.x_sums + source_row * args.x_block_stride};
+}
+
+std::int32_t int8_sum(const PackedMatrix& weight, const std::byte* block, std::int64_t lane,
+                      const std::int8_t* x, std::int64_t count) {
+  const std::byte* const codes = block + block_header_bytes(weight.block);
+  const std::int32_t zero = weight.block.offset == OffsetKind::kZeroPoints
+                                ? load<std::int8_t>(block + scales_bytes(weight.block), lane)
+                                : common_zero(weight.format, weight.block);
+  std::int32_t sum = 0;
+  for (std::int64_t col = 0; col < count; ++col) {
+    sum += (static_cast<std::int32_t>(int_code(weight.format, codes, col, lane)) - zero) * x[col];
+  }
+  return sum;
+}
+
+float int8_product(const PackedMatrix& weight, std::int64_t panel_idx, std::int64_t lane,
+                   const Int8Row& x) {
+  const std::byte* const panel = weight.data + panel_idx * weight.panel_stride_bytes;
+  const std::int64_t block_cols = activation_block_cols(weight.cols, weight.block_cols);
+  float total = 0.0F;
+  for (std::int64_t begin = 0, idx = 0; begin < weight.cols; begin += block_cols, ++idx) {
+    const std::byte* const block =
+        panel + idx * int_block_bytes(weight.format, weight.block_cols, weight.block);
+    const std::int32_t sum = int8_sum(weight, block, lane, x.codes + idx * padded_codes(block_cols),
+                                      std::min(block_cols, weight.cols - begin));
+    const float scale = block_scale(weight.block, block, lane);
+    total = std::fma(scale * x.scales[idx], static_cast<float>(sum), total);
+    if (weight.block.offset == OffsetKind::kF32) {
+      total = std::fma(block_offset(weight, block, lane, scale),
+                       x.scales[idx] * static_cast<float>(x.sums[idx]), total);
+    }
+  }
+  return total;
+}
+
 float sigmoid(float value) {
   return 1.0F / (1.0F + std::exp(-value));
 }
@@ -194,43 +242,68 @@ float glu(const GateUpArgs& args, float gate, float up) {
   return 0.0F;
 }
 
-}  // namespace
-
-void gemm(const GemmArgs& args) noexcept {
+// Product of an output and a row of activations, for all of them.
+template <class ProductOf>
+void gemm_of(const GemmArgs& args, ProductOf product_of) {
   const std::int64_t begin = args.panel_begin * kPanelRows;
   const std::int64_t end = std::min(args.panel_end * kPanelRows, args.weight.rows);
   for (std::int64_t row = 0; row < args.num_rows; ++row) {
-    const ActivationRow x =
-        activation_row(args.x, args.activation_format, args.x_stride, args.x_rows, row);
     for (std::int64_t out = begin; out < end; ++out) {
       const float bias = args.bias != nullptr ? args.bias[out] : 0.0F;
       args.y[row * args.y_stride + out] =
-          product(args.weight, out / kPanelRows, out % kPanelRows, x) + bias;
+          product_of(row, out / kPanelRows, out % kPanelRows) + bias;
     }
   }
 }
 
-void gemm_gate_up(const GateUpArgs& args) noexcept {
+template <class ProductOf>
+void gemm_gate_up_of(const GateUpArgs& args, ProductOf product_of) {
   const std::int64_t begin = args.pair_begin * kPanelRows;
   const std::int64_t end = std::min(args.pair_end * kPanelRows, args.intermediate);
   for (std::int64_t row = 0; row < args.num_rows; ++row) {
-    const ActivationRow x =
-        activation_row(args.x, args.activation_format, args.x_stride, args.x_rows, row);
     for (std::int64_t out = begin; out < end; ++out) {
       const std::int64_t pair = out / kPanelRows;
       const std::int64_t lane = out % kPanelRows;
       const float gate_bias = args.gate_bias != nullptr ? args.gate_bias[out] : 0.0F;
       const float up_bias = args.up_bias != nullptr ? args.up_bias[out] : 0.0F;
-      const float gate = product(args.weight, 2 * pair, lane, x) + gate_bias;
-      const float up = product(args.weight, 2 * pair + 1, lane, x) + up_bias;
+      const float gate = product_of(row, 2 * pair, lane) + gate_bias;
+      const float up = product_of(row, 2 * pair + 1, lane) + up_bias;
       const float value = glu(args, gate, up);
-      if (args.activation_format == ActivationFormat::kF32) {
+      if (args.activation_format != ActivationFormat::kBf16) {
         static_cast<float*>(args.h)[row * args.h_stride + out] = value;
       } else {
         static_cast<std::uint16_t*>(args.h)[row * args.h_stride + out] = bf16_from_f32(value);
       }
     }
   }
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) noexcept {
+  gemm_of(args, [&](std::int64_t row, std::int64_t panel, std::int64_t lane) {
+    return product(args.weight, panel, lane,
+                   activation_row(args.x, args.activation_format, args.x_stride, args.x_rows, row));
+  });
+}
+
+void gemm_gate_up(const GateUpArgs& args) noexcept {
+  gemm_gate_up_of(args, [&](std::int64_t row, std::int64_t panel, std::int64_t lane) {
+    return product(args.weight, panel, lane,
+                   activation_row(args.x, args.activation_format, args.x_stride, args.x_rows, row));
+  });
+}
+
+void gemm_int8(const GemmArgs& args) noexcept {
+  gemm_of(args, [&](std::int64_t row, std::int64_t panel, std::int64_t lane) {
+    return int8_product(args.weight, panel, lane, int8_row(args, row));
+  });
+}
+
+void gemm_gate_up_int8(const GateUpArgs& args) noexcept {
+  gemm_gate_up_of(args, [&](std::int64_t row, std::int64_t panel, std::int64_t lane) {
+    return int8_product(args.weight, panel, lane, int8_row(args, row));
+  });
 }
 
 }  // namespace moe::kernels::scalar

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "kernels/cpu/layout.hpp"
 #include "kernels/cpu/numeric.hpp"
 #include "kernels/cpu/scalar/scalar.hpp"
 
@@ -31,6 +34,34 @@ float dot(const float* x, const float* y, std::int64_t n) noexcept {
     sum = std::fma(x[i], y[i], sum);
   }
   return sum;
+}
+
+void quantize_row(const QuantizeArgs& args) noexcept {
+  const std::int64_t stride = padded_codes(args.block_cols);
+  for (std::int64_t begin = 0, idx = 0; begin < args.cols; begin += args.block_cols, ++idx) {
+    const std::int64_t count = std::min(args.block_cols, args.cols - begin);
+    const float* const x = args.x + begin;
+    float largest = 0.0F;
+    bool is_finite = true;
+    for (std::int64_t i = 0; i < count; ++i) {
+      largest = std::max(largest, std::fabs(x[i]));
+      is_finite = is_finite && std::isfinite(x[i]);
+    }
+    std::int8_t* const codes = args.codes + idx * stride;
+    std::fill_n(codes, padded_codes(count), std::int8_t{0});
+    args.sums[idx] = 0;
+    if (!is_finite || largest < kLeastInt8Magnitude) {
+      args.scales[idx] = is_finite ? 0.0F : std::numeric_limits<float>::quiet_NaN();
+      continue;
+    }
+    args.scales[idx] = largest / 127.0F;
+    const float inverse = 127.0F / largest;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto code = static_cast<std::int8_t>(std::nearbyint(x[i] * inverse));
+      codes[i] = code;
+      args.sums[idx] += code;
+    }
+  }
 }
 
 }  // namespace moe::kernels::scalar

@@ -37,6 +37,10 @@ template <class S, class Sums, class Args, class Finish>
     for (int r = 0; r < block.num_rows; ++r) {
       const std::int64_t row = args.x_rows != nullptr ? args.x_rows[begin + r] : begin + r;
       block.rows[r] = x + row * args.x_stride;
+      if constexpr (requires { block.block_scales; }) {
+        block.block_scales[r] = args.x_scales + row * args.x_block_stride;
+        block.block_sums[r] = args.x_sums + row * args.x_block_stride;
+      }
     }
     const int group = block.num_rows <= kFewRows ? kMaxGroupPanels : kGroupPanels;
     block.sums_stride = group * 16;
@@ -106,7 +110,7 @@ template <class S>
 [[gnu::always_inline]] inline void store_hidden(const GateUpArgs& args, std::int64_t row,
                                                 std::int64_t out, typename S::V value) noexcept {
   const std::int64_t count = args.intermediate - out;
-  if (args.activation_format == ActivationFormat::kF32) {
+  if (args.activation_format != ActivationFormat::kBf16) {
     float* at = static_cast<float*>(args.h) + row * args.h_stride + out;
     if (count >= kPanelRows) {
       S::store(at, value);

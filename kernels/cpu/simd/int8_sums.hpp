@@ -1,0 +1,380 @@
+#pragma once
+
+// Sums of int8 activations with int8 and int4 panels, written once over a level's vector type S,
+// which adds to its floats
+//   I                            sixteen 32-bit integers
+//   Dot, DotElement, kDotCols    sixteen groups of kDotCols neighbouring columns, a register wide:
+//                                2 of 16 bits or 4 of 8 bits, and what activations become for it
+//   kCodeBase                    what load_i8_dot adds to signed codes to make them unsigned
+//   dot(sum, w, x)               sum + the products of each group, exact or modulo 2^32
+// The integers are exact, so nothing here decides about a bit of the result: tiles, pieces and
+// staging are as in sums.hpp for speed alone.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/api.hpp"
+#include "kernels/cpu/layout.hpp"
+#include "kernels/cpu/simd/sums.hpp"
+
+namespace moe::kernels::simd {
+
+// Rows of codes with the scale and the sum of each of their blocks.
+template <>
+struct RowBlock<std::int8_t> {
+  const std::int8_t* rows[kMaxBlockRows];
+  const float* block_scales[kMaxBlockRows];
+  const std::int32_t* block_sums[kMaxBlockRows];
+  int num_rows;
+  int sums_stride;
+  float* sums;
+};
+
+template <class S>
+struct Int8DotCodes : Int8Codes<S> {
+  static constexpr std::int64_t kCodesPerByte = 1;
+  static constexpr std::int32_t kCodeBase = S::kCodeBase;
+  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at) noexcept {
+    return S::load_i8_dot(at);
+  }
+};
+
+template <class S>
+struct Int4DotCodes : Int4Codes<S> {
+  static constexpr std::int64_t kCodesPerByte = 2;
+  static constexpr std::int32_t kCodeBase = 0;
+  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at) noexcept {
+    return S::load_u4_dot(at);
+  }
+};
+
+template <class S, class Codes>
+struct Int8Sums {
+  using V = typename S::V;
+  using I = typename S::I;
+  using Dot = typename S::Dot;
+  using DotElement = typename S::DotElement;
+  using Activation = std::int8_t;
+  using Rows = RowBlock<std::int8_t>;
+
+  static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
+                      const Rows& block) noexcept {
+    if (weight.cols == 0) {
+      for (int i = 0; i < block.num_rows * num_panels; ++i) {
+        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
+                 S::broadcast(0.0F));
+      }
+      return;
+    }
+    alignas(64) Array<DotElement, kBufferElements> buffer;
+    alignas(64) Array<std::int32_t, kMaxBlockRows * kMaxGroupPanels * 16> chains;
+    const bool is_staged = block.num_rows > S::kMaxTileRows;
+    const std::int64_t piece_cols =
+        is_staged ? kStageCols : kBufferElements / block.num_rows / kStageCols * kStageCols;
+    const std::byte* const data = weight.data + panel * weight.panel_stride_bytes;
+    for_each_piece(weight, piece_cols, [&](Piece& piece) {
+      prepare_rows(block, buffer, piece_cols, piece);
+      if (is_staged) {
+        for (int p = 0; p < num_panels; p += kStagedPanels) {
+          const int rest = num_panels - p;
+          run_staged(weight, data, p, rest < kStagedPanels ? rest : kStagedPanels, piece, block,
+                     chains);
+        }
+      } else {
+        run_direct(weight, data, num_panels, piece, block, chains);
+      }
+    });
+  }
+
+ private:
+  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
+  // A panel of a stage is 4 KiB.
+  static constexpr std::int64_t kStageSteps = 64;
+  static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
+  static constexpr std::int64_t kStepBytes = 64;
+  static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
+  static constexpr int kBufferElements = kMaxBlockRows * 256;
+
+  // Whole blocks, or columns of one that is too wide.
+  struct Piece {
+    std::int64_t block;  // the first
+    std::int64_t num_blocks;
+    std::int64_t first_col;  // within the block
+    std::int64_t num_cols;   // of each block; the last of the matrix may have fewer
+    bool begins_block;
+    bool ends_block;
+    std::int64_t x_block_stride;
+    const DotElement* x[kMaxBlockRows];
+
+    [[nodiscard]] std::int64_t cols_of(const PackedMatrix& weight, std::int64_t idx) const {
+      return smaller(num_cols, weight.cols - (block + idx) * weight.block_cols - first_col);
+    }
+  };
+
+  // Calls visit(piece) for pieces whose codes take at most piece_cols elements of a row.
+  template <class Visit>
+  [[gnu::always_inline]] static void for_each_piece(const PackedMatrix& weight,
+                                                    std::int64_t piece_cols, Visit visit) noexcept {
+    const std::int64_t block_cols = activation_block_cols(weight.cols, weight.block_cols);
+    const std::int64_t num_blocks = ceil_div(weight.cols, weight.block_cols);
+    Piece piece;
+    piece.x_block_stride = padded_codes(block_cols);
+    if (piece.x_block_stride <= piece_cols) {
+      const std::int64_t at_once = piece_cols / piece.x_block_stride;
+      piece.first_col = 0;
+      piece.num_cols = block_cols;
+      piece.begins_block = true;
+      piece.ends_block = true;
+      for (piece.block = 0; piece.block < num_blocks; piece.block += at_once) {
+        piece.num_blocks = smaller(at_once, num_blocks - piece.block);
+        visit(piece);
+      }
+      return;
+    }
+    piece.num_blocks = 1;
+    for (piece.block = 0; piece.block < num_blocks; ++piece.block) {
+      const std::int64_t cols = smaller(block_cols, weight.cols - piece.block * block_cols);
+      for (piece.first_col = 0; piece.first_col < cols; piece.first_col += piece_cols) {
+        piece.num_cols = smaller(piece_cols, cols - piece.first_col);
+        piece.begins_block = piece.first_col == 0;
+        piece.ends_block = piece.first_col + piece.num_cols == cols;
+        visit(piece);
+      }
+    }
+  }
+
+  // The activations of the piece as the dot product wants them.
+  static void prepare_rows(const Rows& block, DotElement* buffer, std::int64_t stride,
+                           Piece& piece) noexcept {
+    const std::int64_t begin = piece.block * piece.x_block_stride + piece.first_col;
+    const std::int64_t count =
+        (piece.num_blocks - 1) * piece.x_block_stride + padded_codes(piece.num_cols);
+    for (int r = 0; r < block.num_rows; ++r) {
+      if constexpr (sizeof(DotElement) == 1) {
+        piece.x[r] = block.rows[r] + begin;
+      } else {
+        DotElement* const out = buffer + r * stride;
+        const std::int8_t* const codes = block.rows[r] + begin;
+        std::int64_t i = 0;
+        for (; i + 16 <= count; i += 16) {
+          S::widen_codes(codes + i, out + i);
+        }
+        if (i < count) {
+          std::int8_t rest[16] = {};
+          __builtin_memcpy(rest, codes + i, static_cast<std::size_t>(count - i));
+          S::widen_codes(rest, out + i);
+        }
+        piece.x[r] = out;
+      }
+    }
+  }
+
+  // Codes of `rest` columns, fewer than a step has, and zeros.
+  [[gnu::always_inline]] static Dot load_rest(const std::byte* codes, std::int64_t rest) noexcept {
+    alignas(64) std::byte step[kStepBytes] = {};
+    __builtin_memcpy(step, codes,
+                     static_cast<std::size_t>(ceil_div(rest, Codes::kCodesPerByte) * kPanelRows));
+    return Codes::load(step);
+  }
+
+  // The blocks of a piece from `codes` on, the codes of its first block in one panel; a block takes
+  // whole steps.
+  static void stage(const PackedMatrix& weight, const Piece& piece, const std::byte* codes,
+                    std::byte* out) noexcept {
+    const std::int64_t block_bytes = Codes::block_bytes(weight);
+    for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
+      const std::int64_t cols = piece.cols_of(weight, idx);
+      const std::byte* at = codes + idx * block_bytes;
+      std::int64_t col = 0;
+      for (; col + S::kDotCols <= cols; col += S::kDotCols) {
+        S::store_dot(out, Codes::load(at));
+        at += kCodeStepBytes;
+        out += kStepBytes;
+      }
+      if (col < cols) {
+        S::store_dot(out, load_rest(at, cols - col));
+        out += kStepBytes;
+      }
+    }
+  }
+
+  // One panel's codes of the first block of the piece.
+  [[nodiscard]] static const std::byte* first_codes(const PackedMatrix& weight, const Piece& piece,
+                                                    const std::byte* panel) noexcept {
+    return panel + piece.block * Codes::block_bytes(weight) + Codes::header_bytes(weight) +
+           piece.first_col / Codes::kCodesPerByte * kPanelRows;
+  }
+
+  static void run_staged(const PackedMatrix& weight, const std::byte* data, int first_panel,
+                         int num_panels, const Piece& piece, const Rows& block,
+                         std::int32_t* chains) noexcept {
+    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels * kStageSteps * kStepBytes)> staged;
+    constexpr std::int64_t kStride = kStageSteps * kStepBytes;
+    for (int p = 0; p < num_panels; ++p) {
+      const std::byte* panel = data + (first_panel + p) * weight.panel_stride_bytes;
+      stage(weight, piece, first_codes(weight, piece, panel), staged + p * kStride);
+    }
+    for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
+      cover_panels_of<kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+        multiply<true, R, P>(weight, piece, data, first_panel + p, staged + p * kStride, kStride,
+                             first_row, block, chains);
+      });
+    });
+  }
+
+  static void run_direct(const PackedMatrix& weight, const std::byte* data, int num_panels,
+                         const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
+    cover_panels_of<kMaxGroupPanels>(block.num_rows, num_panels, [&]<int R, int P>(int p) {
+      const std::byte* const panel = data + p * weight.panel_stride_bytes;
+      multiply<false, R, P>(weight, piece, data, p, first_codes(weight, piece, panel),
+                            weight.panel_stride_bytes, 0, block, chains);
+    });
+  }
+
+  struct Shape {
+    static constexpr bool kIsCoded = true;
+  };
+  template <int max_panels, class Visit>
+  [[gnu::always_inline]] static void cover_panels_of(int rows, int panels, Visit visit) noexcept {
+    cover_tile<S, Shape, max_panels>(rows, panels, visit);
+  }
+
+  // sums += products of `cols` columns; w: of the first panel, the others panel_stride apart.
+  template <bool is_staged, int R, int P>
+  [[gnu::always_inline]] static void accumulate(const std::byte* w, std::int64_t panel_stride,
+                                                const DotElement* const* rows, std::int64_t offset,
+                                                std::int64_t cols, Matrix<I, R, P>& sums) noexcept {
+    constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
+    Array<const DotElement*, R> x;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      x[r] = rows[r] + offset;
+    }
+    const std::int64_t steps = is_staged ? ceil_div(cols, S::kDotCols) : cols / S::kDotCols;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      if constexpr (S::forgets_between_steps(R, P)) {
+        forget_loads();
+      }
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        if constexpr (S::forgets_between_panels(R, P)) {
+          forget_loads();
+        }
+        const std::byte* const at = w + p * panel_stride;
+        const Dot weight = is_staged ? S::load_dot(at) : Codes::load(at);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + step * S::kDotCols));
+        }
+      }
+      w += kBytes;
+    }
+    if constexpr (!is_staged) {
+      const std::int64_t rest = cols - steps * S::kDotCols;
+      if (rest > 0) {
+#pragma GCC unroll 8
+        for (int p = 0; p < P; ++p) {
+          const Dot weight = load_rest(w + p * panel_stride, rest);
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + steps * S::kDotCols));
+          }
+        }
+      }
+    }
+  }
+
+  // The blocks of a piece for R rows and P panels: codes at `w` (packed, or staged), scales in the
+  // panels from data + panel * stride on.
+  template <bool is_staged, int R, int P>
+  static void multiply(const PackedMatrix& weight, const Piece& piece, const std::byte* data,
+                       int panel, const std::byte* w, std::int64_t w_panel_stride, int first_row,
+                       const Rows& block, std::int32_t* all_chains) noexcept {
+    const std::int32_t base = Codes::kCodeBase + common_zero(weight.format, weight.block);
+    const std::int64_t block_bytes = Codes::block_bytes(weight);
+    const std::byte* header = data + panel * weight.panel_stride_bytes + piece.block * block_bytes;
+    std::int32_t* const chains = all_chains + (first_row * kMaxGroupPanels + panel) * kPanelRows;
+    constexpr std::int64_t kChainStride = kMaxGroupPanels * kPanelRows;
+    for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
+      const std::int64_t cols = piece.cols_of(weight, idx);
+      Matrix<I, R, P> sums;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        // Modulo 2^32, as the sum may leave 32 bits on its way.
+        const I begin = S::broadcast_int(static_cast<std::int32_t>(
+            0U -
+            static_cast<std::uint32_t>(base) *
+                static_cast<std::uint32_t>(block.block_sums[first_row + r][piece.block + idx])));
+#pragma GCC unroll 8
+        for (int p = 0; p < P; ++p) {
+          sums[r][p] = piece.begins_block ? begin : S::load_int(chains + r * kChainStride + p * 16);
+        }
+      }
+      accumulate<is_staged, R, P>(w, w_panel_stride, piece.x + first_row,
+                                  idx * piece.x_block_stride, cols, sums);
+      if (!piece.ends_block) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+          for (int p = 0; p < P; ++p) {
+            S::store_int(chains + r * kChainStride + p * 16, sums[r][p]);
+          }
+        }
+        return;
+      }
+      finish_block<R, P>(weight, header, piece.block + idx, panel, first_row, block, sums);
+      w += is_staged ? ceil_div(cols, S::kDotCols) * kStepBytes : block_bytes;
+      header += block_bytes;
+    }
+  }
+
+  // totals += scale * activation scale * sums, and the part of the offsets.
+  template <int R, int P>
+  [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
+                                                  const std::byte* header, std::int64_t idx,
+                                                  int panel, int first_row, const Rows& block,
+                                                  Matrix<I, R, P>& sums) noexcept {
+    float* const totals = block.sums + first_row * block.sums_stride + panel * 16;
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      const std::byte* const at = header + p * weight.panel_stride_bytes;
+      const V scale = Codes::scale(weight, at);
+      if (weight.block.offset == OffsetKind::kZeroPoints) {
+        const I zero = S::load_i8_int(at + scales_bytes(weight.block));
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          sums[r][p] = S::sub_product(sums[r][p], zero,
+                                      S::broadcast_int(block.block_sums[first_row + r][idx]));
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        float* const total = totals + r * block.sums_stride + p * 16;
+        const V factor = S::mul(scale, S::broadcast(block.block_scales[first_row + r][idx]));
+        S::store(total, S::fma(factor, S::to_float(sums[r][p]),
+                               idx == 0 ? S::broadcast(0.0F) : S::load(total)));
+      }
+      if (weight.block.offset == OffsetKind::kF32) {
+        const V offset = Codes::offset(weight, at, scale);
+        for (int r = 0; r < R; ++r) {
+          float* const total = totals + r * block.sums_stride + p * 16;
+          const float x_sum = block.block_scales[first_row + r][idx] *
+                              static_cast<float>(block.block_sums[first_row + r][idx]);
+          S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
+        }
+      }
+    }
+  }
+};
+
+// Calls visit.template operator()<Sums>() for a format that int8 activations are multiplied with.
+template <class S, class Visit>
+[[gnu::always_inline]] inline void with_int8_sums(WeightFormat format, Visit visit) noexcept {
+  if (format == WeightFormat::kInt8) {
+    visit.template operator()<Int8Sums<S, Int8DotCodes<S>>>();
+  } else if (format == WeightFormat::kInt4) {
+    visit.template operator()<Int8Sums<S, Int4DotCodes<S>>>();
+  }
+}
+
+}  // namespace moe::kernels::simd
