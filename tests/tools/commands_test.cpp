@@ -86,6 +86,36 @@ TEST(Generate, TakesTokenIds) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), ','), 2);
 }
 
+TEST(Generate, WritesLogitsThatVerifyReads) {
+  const TempDir dir;
+  // More tokens than are run at once.
+  std::string ids = "7";
+  for (int i = 0; i < 40; ++i) ids += "," + std::to_string((i * 37) % 200);
+  const auto dump = [&](const std::string& name, const std::string& quantize) {
+    std::string file = (dir / name).string();
+    const ProcessResult result = run_moe_bench(
+        {"generate", checkpoint("qwen3moe-a"), "--prompt-ids", ids, "-n", "1", "--ignore-eos",
+         "--quantize", quantize, "--dump-logits", file, "-q"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return file;
+  };
+  const std::string plain = dump("plain.safetensors", "none");
+  const Json report = report_of({"verify", checkpoint("qwen3moe-a"), "--golden", plain}, 0);
+  EXPECT_EQ(value_of(report, "verify_tensors_compared"), 1.0);
+  // Rounded weights have other logits, which verify sees.
+  const std::string rounded = dump("rounded.safetensors", "int4");
+  (void)report_of({"verify", checkpoint("qwen3moe-a"), "--golden", rounded}, 6);
+}
+
+TEST(Generate, LogitsThatCannotBeWrittenAreOneLine) {
+  const ProcessResult result =
+      run_moe_bench({"generate", checkpoint("qwen3moe-a"), "--prompt-ids", "5,6,7", "--dump-logits",
+                     "/no-such-folder/logits.safetensors", "-q"});
+  EXPECT_EQ(result.exit_code, 5);
+  EXPECT_EQ(count_lines(result.err), 1);
+  EXPECT_THAT(result.err, HasSubstr("/no-such-folder/logits.safetensors"));
+}
+
 TEST(Generate, IsRepeatableForASeed) {
   const auto text = [](const std::string& seed) {
     return run_moe_bench({"generate", checkpoint("tinymoe-qwen3"), "-p", "The", "-n", "24",

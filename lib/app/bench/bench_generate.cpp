@@ -13,6 +13,7 @@
 #include "lib/app/bench/bench_commands.hpp"
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/engine_setup.hpp"
+#include "lib/app/bench/logits_file.hpp"
 #include "lib/app/bench/subject.hpp"
 #include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
@@ -37,6 +38,7 @@ struct GenerateArgs {
   double top_p = 1.0;
   std::int64_t seed = 0;
   bool ignore_eos = false;
+  std::string dump_logits;
   EngineArgs engine;
   OutputOptions output;
 };
@@ -167,6 +169,7 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   set_context(args, prompt.ids.size(), model.config, setup.options);
   check_fits(model, setup.options);
   engine::Engine engine = engine::Engine::load(model, setup.options, progress, *context.interrupt);
+  if (!args.dump_logits.empty()) write_prompt_logits(engine, prompt.ids, args.dump_logits);
 
   engine::GenerateOptions options;
   options.max_new_tokens = args.max_tokens;
@@ -229,6 +232,10 @@ void add_generate_command(CommandLine& line, const ToolContext& context) {
                "Sample from the smallest set of tokens that has this probability");
   options.integer("--seed", args->seed, {0}, "Seed of the sampling");
   options.flag("--ignore-eos", args->ignore_eos, "Go on after an end-of-sequence token");
+  options.group("Also write");
+  options.text("--dump-logits", "FILE", args->dump_logits,
+               "Write the logits of every token of the prompt (safetensors), a golden file for "
+               "moe-bench verify");
   add_engine_options(options, args->engine);
   args->engine.activations = "f32";
   add_activation_option(options, args->engine);
