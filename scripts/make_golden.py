@@ -25,7 +25,7 @@ except ImportError as error:
     print(f"make_golden.py needs torch, transformers and safetensors: {error}", file=sys.stderr)
     sys.exit(4)
 
-FEED_FORWARD_NAMES = ("mlp", "block_sparse_moe", "feed_forward")
+FEED_FORWARD_NAMES = ("mlp", "block_sparse_moe", "feed_forward", "ffn")
 ROUTER_NAMES = ("gate", "router")
 
 
@@ -35,13 +35,14 @@ def first_tensor(output):
 
 
 def child(module, names):
+    """The first of the named parts that the module has; None without any."""
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
 def router_of(feed_forward):
     """The module whose weight has a row per expert, or None for a dense layer."""
     router = child(feed_forward, ROUTER_NAMES)
-    # Granite wraps its router's linear layer.
+    # Granite and DBRX wrap their router's linear layer.
     router = getattr(router, "layer", router)
     weight = getattr(router, "weight", None)
     is_router = weight is not None and weight.dim() == 2 and hasattr(feed_forward, "experts")
@@ -56,13 +57,16 @@ class Recorder:
 
     def __init__(self, model):
         self.tensors = {}
-        base = model.model
-        base.layers[0].register_forward_pre_hook(self.input_hook("embed"), with_kwargs=True)
-        base.norm.register_forward_hook(self.output_hook("final_norm"))
-        for index, layer in enumerate(base.layers):
+        # The second names are DBRX's.
+        base = child(model, ("model", "transformer"))
+        layers = child(base, ("layers", "blocks"))
+        layers[0].register_forward_pre_hook(self.input_hook("embed"), with_kwargs=True)
+        child(base, ("norm", "norm_f")).register_forward_hook(self.output_hook("final_norm"))
+        for index, layer in enumerate(layers):
             prefix = f"layers.{index}."
             layer.register_forward_hook(self.output_hook(prefix + "hidden"))
-            layer.self_attn.register_forward_hook(self.output_hook(prefix + "attn_out"))
+            attention = child(layer, ("self_attn",)) or layer.norm_attn_norm.attn
+            attention.register_forward_hook(self.output_hook(prefix + "attn_out"))
             feed_forward = child(layer, FEED_FORWARD_NAMES)
             if feed_forward is None:
                 continue

@@ -42,6 +42,11 @@ void read_attention(ConfigReader& reader, ModelConfig& config) {
                                          *rope.default_theta, attention.rope.theta));
   }
   inner.ignore({"attn_pdrop", "model_type"});
+  const auto repeated = reader.optional_integer("num_key_value_heads", kHeadRange);
+  if (repeated && *repeated != attention.num_kv_heads) {
+    reader.fail("num_key_value_heads", fmt::format("{} contradicts attn_config.kv_n_heads = {}",
+                                                   *repeated, attention.num_kv_heads));
+  }
 }
 
 void read_ffn(ConfigReader& reader, ModelConfig& config) {
@@ -62,8 +67,9 @@ void read_ffn(ConfigReader& reader, ModelConfig& config) {
                fmt::format("{} experts in {} layers are more than {} together", moe.num_experts,
                            config.num_hidden_layers, kMaxExpertsInModel));
   }
+  // The release does not write it and means 1; only null switches the division off.
   const auto p = inner.optional_number("moe_normalize_expert_weights", {0.0, 64.0, true});
-  moe.router.renormalize = p.has_value();
+  moe.router.renormalize = !inner.is_null("moe_normalize_expert_weights");
   moe.router.renormalize_p = p.value_or(1.0);
   inner.ignore({"moe_jitter_eps", "moe_loss_weight", "uniform_expert_assignment", "model_type",
                 "hidden_size"});

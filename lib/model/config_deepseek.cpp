@@ -127,9 +127,7 @@ void parse_glm4_moe(ConfigReader& reader, ModelConfig& config) {
   rope.head_dim = config.attention.head_dim;
   rope.dim_key = "partial_rotary_factor";
   rope.allow_partial = true;
-  if (!reader.has("partial_rotary_factor") && !reader.has("rope_parameters")) {
-    reader.fail("partial_rotary_factor", "missing; expected a number");
-  }
+  rope.default_partial = 0.5;  // of the family, wherever the file keeps its RoPE fields
   read_rope(reader, config, rope);
   read_windows(reader, config, false);
   read_experts(reader, config);

@@ -13,6 +13,10 @@ void parse_gpt_oss(ConfigReader& reader, ModelConfig& config) {
   RopeOptions rope;
   rope.head_dim = config.attention.head_dim;
   rope.dim_key = "head_dim";
+  // Without it the library versions disagree: YaRN with the numbers of the release, or none.
+  if (!reader.has("rope_scaling") && !reader.has("rope_parameters")) {
+    reader.fail("rope_scaling", "missing; expected an object (or rope_parameters)");
+  }
   read_rope(reader, config, rope);
   if (reader.has("layer_types")) {
     read_windows(reader, config, false);

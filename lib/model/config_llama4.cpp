@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "lib/base/text.hpp"
 #include "lib/model/config_parts.hpp"
@@ -43,7 +44,8 @@ void read_rope_layers(ConfigReader& reader, ModelConfig& config) {
 
 // Layers with RoPE see their chunk, unless layer_types says otherwise.
 void read_chunks(ConfigReader& reader, ModelConfig& config) {
-  const auto chunk = reader.optional_integer("attention_chunk_size", {1, INT32_MAX});
+  auto chunk = reader.optional_integer("attention_chunk_size", {1, INT32_MAX});
+  if (!chunk && !reader.is_null("attention_chunk_size")) chunk = 8192;  // of the family
   const auto types = reader.optional_texts("layer_types");
   if (types && types->size() != config.layers.size()) {
     reader.fail("layer_types", fmt::format("{} entries for {} layers (num_hidden_layers)",
@@ -67,6 +69,16 @@ void read_chunks(ConfigReader& reader, ModelConfig& config) {
   }
 }
 
+// A number in the first files of the family, a boolean since.
+bool tunes_temperature(ConfigReader& reader) {
+  constexpr std::string_view kKey = "attn_temperature_tuning";
+  const json::Json* value = reader.find(kKey);
+  if (value != nullptr && value->is_number_integer()) {
+    return reader.integer(kKey, {0, INT32_MAX}) != 0;
+  }
+  return reader.boolean_or(kKey, true);
+}
+
 void read_text(ConfigReader& reader, ModelConfig& config) {
   read_common(reader, config);
   read_gqa(reader, config);
@@ -80,7 +92,7 @@ void read_text(ConfigReader& reader, ModelConfig& config) {
   read_chunks(reader, config);
   attention.has_qkv_bias = attention.has_o_bias = reader.boolean_or("attention_bias", false);
   if (reader.boolean("use_qk_norm")) attention.qk_norm = QkNorm::kUnitAfterRope;
-  if (reader.boolean_or("attn_temperature_tuning", true)) {
+  if (tunes_temperature(reader)) {
     attention.temperature_scale =
         reader.optional_number("attn_scale", {0.0, 1e3, true}).value_or(0.1);
     attention.temperature_floor =

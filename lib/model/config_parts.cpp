@@ -85,7 +85,12 @@ void read_token_ids_and_dtype(ConfigReader& reader, ModelConfig& config) {
 void read_gqa(ConfigReader& reader, ModelConfig& config) {
   AttentionConfig& attention = config.attention;
   attention.num_heads = reader.integer32("num_attention_heads", kHeadRange);
-  attention.num_kv_heads = reader.integer32("num_key_value_heads", kHeadRange);
+  // Absent in files from before grouped queries: as many as query heads.
+  const bool may_be_absent = config.family == Family::kLlama || config.family == Family::kOlmoe ||
+                             config.family == Family::kGraniteMoe;
+  attention.num_kv_heads = may_be_absent && !reader.has("num_key_value_heads")
+                               ? attention.num_heads
+                               : reader.integer32("num_key_value_heads", kHeadRange);
   if (attention.num_heads % attention.num_kv_heads != 0) {
     reader.fail("num_key_value_heads",
                 fmt::format("{} does not divide the {} attention heads (num_attention_heads)",
@@ -110,14 +115,10 @@ void read_gqa(ConfigReader& reader, ModelConfig& config) {
   attention.softmax_scale = 1.0 / std::sqrt(static_cast<double>(attention.head_dim));
 }
 
-void read_windows(ConfigReader& reader, ModelConfig& config, bool window_is_used) {
-  const auto window = reader.optional_integer("sliding_window", {1, INT32_MAX});
+bool read_layer_types(ConfigReader& reader, ModelConfig& config,
+                      std::optional<std::int64_t> window) {
   const auto types = reader.optional_texts("layer_types");
-  const auto set = [&](LayerConfig& layer) { layer.window = static_cast<std::int32_t>(*window); };
-  if (!types) {
-    if (window && window_is_used) std::ranges::for_each(config.layers, set);
-    return;
-  }
+  if (!types) return false;
   if (types->size() != config.layers.size()) {
     reader.fail("layer_types", fmt::format("{} entries for {} layers (num_hidden_layers)",
                                            types->size(), config.layers.size()));
@@ -126,13 +127,20 @@ void read_windows(ConfigReader& reader, ModelConfig& config, bool window_is_used
     const std::string& type = (*types)[layer];
     if (type == "sliding_attention") {
       if (!window) reader.fail("sliding_window", "missing, but layer_types has sliding_attention");
-      set(config.layers[layer]);
+      config.layers[layer].window = static_cast<std::int32_t>(*window);
     } else if (type != "full_attention") {
       reader.fail("layer_types", fmt::format("\"{}\" is not supported; supported: full_attention, "
                                              "sliding_attention",
                                              printable(type)));
     }
   }
+  return true;
+}
+
+void read_windows(ConfigReader& reader, ModelConfig& config, bool window_is_used) {
+  const auto window = reader.optional_integer("sliding_window", {1, INT32_MAX});
+  if (read_layer_types(reader, config, window) || !window || !window_is_used) return;
+  for (LayerConfig& layer : config.layers) layer.window = static_cast<std::int32_t>(*window);
 }
 
 void read_experts(ConfigReader& reader, ModelConfig& config) {

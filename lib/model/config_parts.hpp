@@ -43,6 +43,7 @@ struct RopeOptions {
   std::int32_t head_dim = 0;   // what partial_rotary_factor applies to
   std::string_view dim_key;    // the field that a wrong rotary width comes from
   bool allow_partial = false;  // partial_rotary_factor may differ from 1
+  double default_partial = 1.0;
   bool allow_longrope = false;
   std::optional<double> default_theta;  // used when the file has none
 };
@@ -54,6 +55,10 @@ void read_rope(ConfigReader& reader, ModelConfig& config, const RopeOptions& opt
 // layer_types and sliding_window. `window_is_used`: the family slides by default when
 // sliding_window is set (all layers), else only where layer_types says so.
 void read_windows(ConfigReader& reader, ModelConfig& config, bool window_is_used);
+// layer_types alone: the layers that it lets slide get the window, and there must be one. False
+// where the file has none.
+bool read_layer_types(ConfigReader& reader, ModelConfig& config,
+                      std::optional<std::int64_t> window);
 
 // Number of experts, top_k and their relation.
 void read_experts(ConfigReader& reader, ModelConfig& config);

@@ -1,6 +1,7 @@
 // Qwen2-MoE, Qwen3-MoE and the dense Qwen3.
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,34 @@
 namespace moe::model {
 namespace {
 
+// sliding_window counts only with use_sliding_window: newer libraries write 0 there, older ones
+// leave a default. Which layers slide is layer_types' to say; without it, in the dense model those
+// from max_window_layers on. For the models with experts the library versions disagree.
+void read_qwen_windows(ConfigReader& reader, ModelConfig& config) {
+  std::optional<std::int64_t> window;
+  const auto types = reader.optional_texts("layer_types");
+  if (reader.boolean_or("use_sliding_window", false)) {
+    window = reader.integer("sliding_window", {1, INT32_MAX});
+  } else {
+    (void)reader.optional_integer("sliding_window", {0, INT32_MAX});
+    if (types && std::ranges::find(*types, "sliding_attention") != types->end()) {
+      reader.fail("layer_types", "has sliding_attention, but use_sliding_window is not true");
+    }
+  }
+  const auto first = reader.optional_integer("max_window_layers", {0, INT32_MAX});
+  const bool has_types = read_layer_types(reader, config, window);
+  if (!window || has_types) return;
+  if (config.family != Family::kQwen3) {
+    reader.fail("use_sliding_window",
+                "true is supported only together with layer_types, which says "
+                "which layers slide");
+  }
+  if (!first) reader.fail("max_window_layers", "missing, but use_sliding_window is true");
+  for (std::int64_t layer = *first; layer < config.num_hidden_layers; ++layer) {
+    config.layers[static_cast<std::size_t>(layer)].window = static_cast<std::int32_t>(*window);
+  }
+}
+
 void read_qwen_common(ConfigReader& reader, ModelConfig& config) {
   read_common(reader, config);
   read_gqa(reader, config);
@@ -16,16 +45,7 @@ void read_qwen_common(ConfigReader& reader, ModelConfig& config) {
   rope.head_dim = config.attention.head_dim;
   rope.dim_key = "head_dim";
   read_rope(reader, config, rope);
-  // sliding_window counts only with use_sliding_window; which layers slide is layer_types' to say
-  // (the library versions disagree on max_window_layers).
-  const bool uses_window = reader.boolean_or("use_sliding_window", false);
-  if (uses_window && !reader.has("layer_types")) {
-    reader.fail("use_sliding_window",
-                "true is supported only together with layer_types, which says "
-                "which layers slide");
-  }
-  read_windows(reader, config, false);
-  reader.ignore({"max_window_layers"});
+  read_qwen_windows(reader, config);
 }
 
 // A layer is sparse unless it is in mlp_only_layers or off the step.

@@ -36,6 +36,11 @@ bool ConfigReader::has(std::string_view key) const {
   return found != object_->end() && !found->is_null();
 }
 
+bool ConfigReader::is_null(std::string_view key) const {
+  const auto found = object_->find(std::string(key));
+  return found != object_->end() && found->is_null();
+}
+
 const Json* ConfigReader::find(std::string_view key) {
   known_.emplace(key);
   const auto found = object_->find(std::string(key));

@@ -27,8 +27,8 @@ struct NumberRange {
   bool low_is_open = false;  // low itself is not allowed
 };
 
-// A key that is absent and a key that is null are the same. Every failure throws Error(kInput):
-// "DIR/config.json: rope_scaling.factor: expected ..., found ...".
+// A key that is absent and a key that is null are the same, is_null() excepted. Every failure
+// throws Error(kInput): "DIR/config.json: rope_scaling.factor: expected ..., found ...".
 class ConfigReader {
  public:
   // `where` is the file, `prefix` the path of this object in it ("rope_scaling.").
@@ -37,6 +37,8 @@ class ConfigReader {
   [[noreturn]] void fail(std::string_view key, const std::string& what) const;
 
   [[nodiscard]] bool has(std::string_view key) const;
+  // Present and null: "none", where an absent key has a default.
+  [[nodiscard]] bool is_null(std::string_view key) const;
   // Marks the key as known; nullptr when absent or null.
   [[nodiscard]] const json::Json* find(std::string_view key);
 

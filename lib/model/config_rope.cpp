@@ -121,7 +121,8 @@ std::int32_t rotary_dim(ConfigReader& reader, ConfigReader& rope_reader,
     rope_reader.fail("partial_rotary_factor",
                      fmt::format("{} is not supported for this model_type", *partial));
   }
-  const auto dim = static_cast<std::int32_t>(options.head_dim * partial.value_or(1.0));
+  const auto dim =
+      static_cast<std::int32_t>(options.head_dim * partial.value_or(options.default_partial));
   if (dim < 2 || dim % 2 != 0) {
     reader.fail(options.dim_key, fmt::format("{} rotary dimensions, expected an even number of at "
                                              "least 2",

@@ -32,9 +32,11 @@ constexpr std::array<MoeNames, 3> kPhimoeNames = {
     kMlpFused};
 constexpr std::array<MoeNames, 1> kGptOssNames = {
     fused("mlp.router", "mlp.experts.gate_up_proj", "mlp.experts.down_proj")};
-constexpr std::array<MoeNames, 1> kGraniteNames = {fused("block_sparse_moe.router.layer",
-                                                         "block_sparse_moe.input_linear.weight",
-                                                         "block_sparse_moe.output_linear.weight")};
+constexpr std::array<MoeNames, 2> kGraniteNames = {
+    fused("block_sparse_moe.router.layer", "block_sparse_moe.input_linear.weight",
+          "block_sparse_moe.output_linear.weight"),
+    fused("block_sparse_moe.router", "block_sparse_moe.experts.gate_up_proj",
+          "block_sparse_moe.experts.down_proj")};
 
 constexpr std::array<MoeNames, 1> kDbrxNames = {per_expert(
     "ffn.router.layer", {}, "ffn.experts.mlp.w1", "ffn.experts.mlp.v1", "ffn.experts.mlp.w2")};

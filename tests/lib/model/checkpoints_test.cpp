@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 #include "lib/model/accounting.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/safetensors.hpp"
+#include "lib/model/safetensors_writer.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace moe::model {
@@ -278,6 +280,55 @@ TEST(CheckpointBinding, GroupsOfActivationOrderAreChecked) {
       ADD_FAILURE() << "accepted";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("gate_proj.g_idx"));
+    }
+  }
+}
+
+// A copy of a checkpoint with parts of its tensors' names replaced.
+void copy_renamed(const std::string& checkpoint, const fs::path& directory,
+                  const std::vector<std::pair<std::string, std::string>>& renames) {
+  fs::create_directory(directory);
+  fs::copy(kCheckpoints / checkpoint / "config.json", directory / "config.json");
+  const SafetensorsFile file(kCheckpoints / checkpoint / "model.safetensors");
+  std::vector<TensorDeclaration> declarations;
+  for (const TensorEntry& entry : file.entries()) {
+    std::string name = entry.name;
+    for (const auto& [from, to] : renames) {
+      if (const auto at = name.find(from); at != std::string::npos) {
+        name.replace(at, from.size(), to);
+      }
+    }
+    declarations.push_back({name, entry.dtype, entry.shape});
+  }
+  SafetensorsWriter writer(directory / "model.safetensors", declarations);
+  for (const TensorEntry& entry : file.entries()) writer.write(file.ref(entry).bytes);
+  writer.finish();
+}
+
+// As the library names them in memory, and writes them when it is told to keep its names.
+TEST(CheckpointBinding, GraniteInTheNamesOfNewerLibraries) {
+  const test::TempDir directory;
+  copy_renamed("granite-a", directory / "c",
+               {{"block_sparse_moe.router.layer.weight", "block_sparse_moe.router.weight"},
+                {"block_sparse_moe.input_linear.weight", "block_sparse_moe.experts.gate_up_proj"},
+                {"block_sparse_moe.output_linear.weight", "block_sparse_moe.experts.down_proj"}});
+  const BoundModel renamed = bind_checkpoint(directory / "c");
+  const BoundModel model = bind_checkpoint(kCheckpoints / "granite-a");
+  const auto rows = [](const MatrixView& view) {
+    std::vector<float> values(static_cast<std::size_t>(view.rows * view.cols));
+    for (std::int64_t row = 0; row < view.rows; ++row) {
+      read_matrix_row(view, row, values.data() + row * view.cols);
+    }
+    return values;
+  };
+  for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+    EXPECT_EQ(rows(renamed.layers[layer].router), rows(model.layers[layer].router));
+    for (std::size_t expert = 0; expert < model.layers[layer].experts.size(); ++expert) {
+      const FfnView& found = renamed.layers[layer].experts[expert];
+      const FfnView& expected = model.layers[layer].experts[expert];
+      EXPECT_EQ(rows(found.gate), rows(expected.gate));
+      EXPECT_EQ(rows(found.up), rows(expected.up));
+      EXPECT_EQ(rows(found.down), rows(expected.down));
     }
   }
 }

@@ -73,6 +73,10 @@ TEST(Config, ImpossibleValuesAreRefusedByName) {
       {"dbrx-a", {{"ffn_config", {{"ffn_act_fn", {{"name", "gelu"}}}}}}, "ffn_act_fn.name"},
       {"dbrx-a", {{"rope_parameters", {{"rope_theta", 10000.0}}}}, "rope_theta"},
       {"dbrx-a", {{"n_heads", 5}}, "n_heads"},
+      {"dbrx-a", {{"num_key_value_heads", 3}}, "num_key_value_heads"},
+      {"llama4-a", {{"attn_temperature_tuning", -1}}, "attn_temperature_tuning"},
+      {"llama4-a", {{"attn_temperature_tuning", "yes"}}, "attn_temperature_tuning"},
+      {"gptoss-a", {{"rope_scaling", nullptr}}, "rope_scaling"},
       {"llama4-a", {{"no_rope_layers", {1, 1}}}, "no_rope_layers"},
       {"llama4-a", {{"use_qk_norm", nullptr}}, "use_qk_norm"},
       {"llama4-a", {{"interleave_moe_layer_step", 5}}, "interleave_moe_layer_step"},
@@ -104,6 +108,15 @@ TEST(Config, ImpossibleValuesAreRefusedByName) {
       {"qwen3moe-a", {{"mlp_only_layers", {3}}}, "mlp_only_layers"},
       {"qwen3moe-a", {{"moe_intermediate_size", nullptr}}, "moe_intermediate_size"},
       {"qwen3moe-a", {{"use_sliding_window", true}, {"sliding_window", 8}}, "use_sliding_window"},
+      {"qwen3-dense-a", {{"use_sliding_window", true}, {"sliding_window", 0}}, "sliding_window"},
+      {"qwen3-dense-a",
+       {{"use_sliding_window", true}, {"sliding_window", 8}, {"max_window_layers", nullptr}},
+       "max_window_layers"},
+      // layer_types and use_sliding_window contradict each other.
+      {"qwen3-dense-a",
+       {{"sliding_window", 8}, {"layer_types", {"full_attention", "sliding_attention"}}},
+       "layer_types"},
+      {"qwen3moe-a", {{"num_key_value_heads", nullptr}}, "num_key_value_heads"},
       {"qwen3moe-a", {{"shared_expert_intermediate_size", 64}}, "shared_expert_intermediate_size"},
       {"qwen2moe-a", {{"shared_expert_intermediate_size", nullptr}}, "shared_expert_intermediate"},
       {"qwen3moe-yarn", {{"rope_scaling", {{"factor", 0.5}}}}, "factor"},
@@ -254,8 +267,17 @@ TEST(Config, Windows) {
   // Without layer_types the even layers slide.
   EXPECT_THAT(windows(parse("gptoss-a", {{"layer_types", nullptr}})),
               ::testing::ElementsAre(8, 0, 8, 0));
-  // A window that use_sliding_window switches off.
+  // A window that use_sliding_window switches off; newer libraries write 0.
   EXPECT_THAT(windows(parse("qwen3moe-a", {{"sliding_window", 4}})), ::testing::Each(0));
+  EXPECT_THAT(windows(parse("qwen2moe-a", {{"sliding_window", 0}})), ::testing::Each(0));
+  EXPECT_THAT(windows(parse("qwen2moe-a",
+                            {{"sliding_window", 0},
+                             {"layer_types", std::vector<std::string>(4, "full_attention")}})),
+              ::testing::Each(0));
+  EXPECT_THAT(windows(parse(
+                  "qwen3-dense-a",
+                  {{"sliding_window", 4}, {"use_sliding_window", true}, {"max_window_layers", 1}})),
+              ::testing::ElementsAre(0, 4));
   EXPECT_THAT(
       windows(parse("qwen3-dense-a", {{"sliding_window", 4},
                                       {"use_sliding_window", true},
@@ -286,12 +308,27 @@ TEST(Config, RopeIsResolved) {
                    parse("dsv3-a").attention.softmax_scale);
 
   EXPECT_EQ(parse("glm45-a").attention.rope.dim, 8);  // half of head_dim 16
+  // Half is the family's rule, whether the file says so or not and in both spellings.
+  EXPECT_EQ(parse("glm45-a", {{"partial_rotary_factor", nullptr}}).attention.rope.dim, 8);
+  EXPECT_EQ(parse("glm45-a", {{"partial_rotary_factor", nullptr},
+                              {"rope_theta", nullptr},
+                              {"rope_scaling", nullptr},
+                              {"rope_parameters", {{"rope_theta", 1e6}, {"rope_type", "default"}}}})
+                .attention.rope.dim,
+            8);
   EXPECT_EQ(parse("llama-dense-a").attention.rope.kind, RopeKind::kLlama3);
   EXPECT_EQ(parse("llama-dense-a", {{"rope_theta", nullptr}}).attention.rope.theta, 10000.0);
   const RopeConfig longrope = parse("phimoe-a").attention.rope;
   EXPECT_EQ(longrope.kind, RopeKind::kLongrope);
   EXPECT_EQ(longrope.long_factor.size(), 8u);
   EXPECT_EQ(longrope.long_mscale, 1.25);
+}
+
+TEST(Config, KeyHeadsDefaultToQueryHeadsWhereTheFamilyIsOlderThanGrouping) {
+  for (const char* name : {"llama-dense-a", "olmoe-a", "granite-a"}) {
+    const ModelConfig config = parse(name, {{"num_key_value_heads", nullptr}});
+    EXPECT_EQ(config.attention.num_kv_heads, config.attention.num_heads) << name;
+  }
 }
 
 TEST(Config, GraniteMultipliers) {
@@ -341,8 +378,33 @@ TEST(Config, Llama4LayersAlternate) {
   EXPECT_EQ(config.layers[3].chunk, 0);
 }
 
+// A key that is there and null, which merging would remove.
+ModelConfig parse_with_null(const std::string& name, const std::vector<std::string>& path) {
+  auto config = ordered_json::parse(test::read_file(kTinyCheckpoints / name / "config.json"));
+  ordered_json* object = &config;
+  for (const std::string& key : path) object = &(*object)[key];
+  *object = nullptr;
+  return parse_config(config.dump(), "config.json");
+}
+
+TEST(Config, Llama4DefaultsOfAbsentKeys) {
+  const auto chunk = [](const ModelConfig& config) { return config.layers[0].chunk; };
+  EXPECT_EQ(chunk(parse("llama4-a", {{"attention_chunk_size", nullptr}})), 8192);
+  EXPECT_EQ(chunk(parse_with_null("llama4-a", {"attention_chunk_size"})), 0);
+  // The temperature was a number at first.
+  const auto tuned = [](const ordered_json& value) {
+    return parse("llama4-a", {{"attn_temperature_tuning", value}}).attention.temperature_scale !=
+           0.0;
+  };
+  EXPECT_TRUE(tuned(4));
+  EXPECT_FALSE(tuned(0));
+  EXPECT_TRUE(tuned(true));
+  EXPECT_FALSE(tuned(false));
+  EXPECT_TRUE(tuned(nullptr));
+}
+
 TEST(Config, MultimodalLlama4IsItsTextModel) {
-  const auto text = ordered_json::parse(test::read_file(kCheckpoints / "llama4-a/config.json"));
+  const auto text = ordered_json::parse(test::read_file(kTinyCheckpoints / "llama4-a/config.json"));
   const ordered_json wrapper = {{"model_type", "llama4"}, {"text_config", text}};
   const ModelConfig config = parse_config(wrapper.dump(), "config.json");
   EXPECT_EQ(config.tensor_prefix, "language_model.");
@@ -350,9 +412,13 @@ TEST(Config, MultimodalLlama4IsItsTextModel) {
   EXPECT_TRUE(config.moe.weight_on_input);
 }
 
-TEST(Config, DbrxNormOfWeightsIsOptional) {
-  const ordered_json none = {{"ffn_config", {{"moe_normalize_expert_weights", nullptr}}}};
-  EXPECT_FALSE(parse("dbrx-a", none).moe.router.renormalize);
+// The published file has no moe_normalize_expert_weights, which means 1.
+TEST(Config, DbrxDividesItsWeightsUnlessNullSaysNo) {
+  const ordered_json absent = {{"ffn_config", {{"moe_normalize_expert_weights", nullptr}}}};
+  EXPECT_TRUE(parse("dbrx-a", absent).moe.router.renormalize);
+  EXPECT_EQ(parse("dbrx-a", absent).moe.router.renormalize_p, 1.0);
+  EXPECT_FALSE(parse_with_null("dbrx-a", {"ffn_config", "moe_normalize_expert_weights"})
+                   .moe.router.renormalize);
   const ordered_json two = {{"ffn_config", {{"moe_normalize_expert_weights", 2.0}}}};
   EXPECT_EQ(parse("dbrx-a", two).moe.router.renormalize_p, 2.0);
 }
