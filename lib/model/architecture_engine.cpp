@@ -93,6 +93,7 @@ Json size_view(const ArchitectureFields& fields, std::string_view family, bool i
   view["rope_theta"] = 10000.0;
   if (!view.contains("max_position_embeddings")) view["max_position_embeddings"] = 1;
   if (family == "glm4_moe") view["partial_rotary_factor"] = 1.0;
+  if (family == "gpt_oss") view["rope_scaling"] = {{"rope_type", "default"}};
   if (family == "granitemoe") {
     for (const char* name : {"embedding_multiplier", "attention_multiplier", "residual_multiplier",
                              "logits_scaling"}) {
