@@ -111,6 +111,10 @@ void AnswerReader::take_choices(const StreamEvent& event, double time_s) {
   }
   if (event.usage) seen.usage_total = event.usage->completion_tokens;
   seen_.push_back(seen);
+  if (seen.has_output || seen.num_ids > 0) {
+    ++num_outputs_;
+    last_output_s_ = time_s;
+  }
 }
 
 void AnswerReader::take_error(const StreamEvent& event) {

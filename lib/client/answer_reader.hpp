@@ -40,6 +40,9 @@ class AnswerReader {
   // [DONE] was seen: nothing of interest follows, whether or not the server ends the body.
   [[nodiscard]] bool is_done() const { return is_done_; }
   [[nodiscard]] bool is_overflown() const { return is_overflown_ || sse_.is_overflown(); }
+  // Events with text or tokens so far, and when the last of them arrived.
+  [[nodiscard]] std::int64_t num_outputs() const { return num_outputs_; }
+  [[nodiscard]] double last_output_s() const { return last_output_s_; }
 
   // Fills the record's times of tokens, counts, failure and text. `sent_s` must be set when
   // anything was received. Call once.
@@ -81,6 +84,8 @@ class AnswerReader {
   SseReader sse_;
   std::string body_;  // of a plain answer
   std::vector<Seen> seen_;
+  std::int64_t num_outputs_ = 0;
+  double last_output_s_ = 0.0;
   std::vector<bool> finished_;  // by choice
   std::string finish_reason_;
   std::string error_;

@@ -39,19 +39,6 @@ void ChunkDecoder::take_size(char byte) {
   }
 }
 
-std::size_t ChunkDecoder::take_size_line(std::string_view bytes) {
-  ChunkDecoder ahead = *this;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    ahead.take_framing(bytes[i]);
-    if (ahead.state_ == State::kData) {
-      *this = ahead;
-      return i + 1;
-    }
-    if (ahead.state_ == State::kTrailerStart || ahead.is_malformed()) return 0;
-  }
-  return 0;
-}
-
 void ChunkDecoder::take_framing(char byte) {
   const bool is_lf = byte == '\n';
   switch (state_) {

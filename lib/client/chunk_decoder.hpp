@@ -15,19 +15,22 @@ class ChunkDecoder {
   // it: fewer than given when the body ended inside them, or what follows is no chunk.
   template <typename Sink>
   std::size_t feed(std::string_view bytes, Sink&& sink) {
-    return feed_some(bytes, sink, false);
+    std::size_t at = 0;
+    while (at < bytes.size() && !is_ended() && !is_malformed()) {
+      if (state_ == State::kData) {
+        const std::size_t left = bytes.size() - at;
+        const std::size_t size = left_ < left ? static_cast<std::size_t>(left_) : left;
+        sink(bytes.substr(at, size));
+        at += size;
+        left_ -= size;
+        if (left_ == 0) state_ = State::kDataEnd;
+      } else {
+        take_framing(bytes[at++]);
+      }
+    }
+    return at;
   }
 
-  // The same, but leaves what is not surely a chunk with something in it: the end of the body, and
-  // the line of a size that is cut off. What was taken then ends between two chunks, or the bytes
-  // ended.
-  template <typename Sink>
-  std::size_t feed_chunks(std::string_view bytes, Sink&& sink) {
-    return feed_some(bytes, sink, true);
-  }
-
-  // Between two chunks.
-  [[nodiscard]] bool is_at_size() const { return state_ == State::kSize && num_digits_ == 0; }
   [[nodiscard]] bool is_ended() const { return state_ == State::kEnded; }
   [[nodiscard]] bool is_malformed() const { return state_ == State::kMalformed; }
   friend bool operator==(const ChunkDecoder&, const ChunkDecoder&) = default;
@@ -47,30 +50,6 @@ class ChunkDecoder {
     kMalformed,
   };
 
-  template <typename Sink>
-  std::size_t feed_some(std::string_view bytes, Sink& sink, bool only_chunks) {
-    std::size_t at = 0;
-    while (at < bytes.size() && !is_ended() && !is_malformed()) {
-      if (state_ == State::kData) {
-        const std::size_t left = bytes.size() - at;
-        const std::size_t size = left_ < left ? static_cast<std::size_t>(left_) : left;
-        sink(bytes.substr(at, size));
-        at += size;
-        left_ -= size;
-        if (left_ == 0) state_ = State::kDataEnd;
-      } else if (only_chunks && is_at_size()) {
-        const std::size_t length = take_size_line(bytes.substr(at));
-        if (length == 0) break;
-        at += length;
-      } else {
-        take_framing(bytes[at++]);
-      }
-    }
-    return at;
-  }
-
-  // Its length when a whole line says that a chunk follows, else 0 and nothing is changed.
-  std::size_t take_size_line(std::string_view bytes);
   void take_framing(char byte);
   void take_size(char byte);
   void end_size();

@@ -16,6 +16,15 @@
 #include "lib/client/receive_time.hpp"
 
 namespace moe::client {
+namespace {
+
+// Nothing to read and not closed: as an idle connection should be.
+bool is_quiet(int socket) {
+  char byte = 0;
+  return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+}  // namespace
 
 std::vector<SocketAddress> resolve(const std::string& host, const std::string& port) {
   addrinfo hints{};
@@ -46,14 +55,37 @@ std::vector<SocketAddress> resolve(const std::string& host, const std::string& p
   return addresses;
 }
 
-Connections::Connections(std::vector<SocketAddress> addresses, int epoll)
-    : addresses_(std::move(addresses)), epoll_(epoll) {}
+Connections::Connections(std::vector<SocketAddress> addresses, int epoll, std::int64_t max_ready)
+    : addresses_(std::move(addresses)), epoll_(epoll), max_ready_(max_ready) {}
 
 Connections::~Connections() {
-  for (const int socket : ready_) (void)close(socket);
-  for (std::size_t fd = 0; fd < is_pending_.size(); ++fd) {
-    if (is_pending_[fd]) (void)close(static_cast<int>(fd));
+  for (std::size_t fd = 0; fd < states_.size(); ++fd) {
+    if (states_[fd] != State::kNone) (void)close(static_cast<int>(fd));
   }
+}
+
+Connections::State& Connections::state_of(int socket) {
+  const auto place = static_cast<std::size_t>(socket);
+  if (states_.size() <= place) states_.resize(place * 2 + 1, State::kNone);
+  return states_[place];
+}
+
+bool Connections::watch(int socket, int operation, std::uint32_t events) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = kTagBit | static_cast<std::uint64_t>(socket);
+  return epoll_ctl(epoll_, operation, socket, &event) == 0;
+}
+
+void Connections::add_ready(Taken ready) {
+  if (static_cast<std::int64_t>(ready_.size()) >= max_ready_) {
+    // The one that has been idle for longest.
+    state_of(ready_.front().socket) = State::kNone;
+    (void)close(ready_.front().socket);
+    ready_.erase(ready_.begin());
+  }
+  state_of(ready.socket) = State::kReady;
+  ready_.push_back(ready);
 }
 
 void Connections::open(std::int64_t count) {
@@ -70,54 +102,67 @@ void Connections::open(std::int64_t count) {
     (void)enable_receive_times(fd);
     const int status =
         connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.length);
-    if (status == 0) {
-      ready_.push_back(fd);
-      continue;
-    }
-    epoll_event event{};
-    event.events = EPOLLOUT;
-    event.data.u64 = kTagBit | static_cast<std::uint64_t>(fd);
-    if (errno != EINPROGRESS || epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    const bool is_pending = status != 0 && errno == EINPROGRESS;
+    if ((status != 0 && !is_pending) ||
+        !watch(fd, EPOLL_CTL_ADD, is_pending ? EPOLLOUT : EPOLLIN)) {
       (void)close(fd);
       ++num_failed_;
-      continue;
+    } else if (is_pending) {
+      state_of(fd) = State::kPending;
+      ++num_pending_;
+    } else {
+      add_ready({fd, false});
     }
-    if (is_pending_.size() <= static_cast<std::size_t>(fd)) {
-      is_pending_.resize(static_cast<std::size_t>(fd) * 2 + 1);
-    }
-    is_pending_[static_cast<std::size_t>(fd)] = true;
-    ++num_pending_;
   }
 }
 
-void Connections::on_ready(int socket) {
-  const auto index = static_cast<std::size_t>(socket);
-  if (index >= is_pending_.size() || !is_pending_[index]) return;
-  is_pending_[index] = false;
-  --num_pending_;
-  (void)epoll_ctl(epoll_, EPOLL_CTL_DEL, socket, nullptr);
+void Connections::keep(int socket) {
+  if (watch(socket, EPOLL_CTL_MOD, EPOLLIN)) {
+    add_ready({socket, true});
+  } else {
+    (void)close(socket);
+  }
+}
+
+void Connections::on_connected(int socket) {
   int error = 0;
   socklen_t length = sizeof error;
-  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0) {
-    ready_.push_back(socket);
+  const bool has_failed =
+      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0;
+  sockaddr_storage other{};
+  length = sizeof other;
+  // An event may be from before, when the descriptor was another socket's.
+  if (!has_failed && getpeername(socket, reinterpret_cast<sockaddr*>(&other), &length) != 0) return;
+  --num_pending_;
+  state_of(socket) = State::kNone;
+  if (!has_failed && watch(socket, EPOLL_CTL_MOD, EPOLLIN)) {
+    add_ready({socket, false});
   } else {
     (void)close(socket);
     ++num_failed_;
   }
 }
 
-int Connections::take() {
-  while (!ready_.empty()) {
-    const int socket = ready_.back();
-    ready_.pop_back();
-    char byte = 0;
-    // Nothing to read and not closed: still as it was.
-    if (recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
-      return socket;
-    }
+void Connections::on_ready(int socket) {
+  State& state = state_of(socket);
+  if (state == State::kPending) {
+    on_connected(socket);
+  } else if (state == State::kReady && !is_quiet(socket)) {
+    state = State::kNone;
+    std::erase_if(ready_, [&](const Taken& one) { return one.socket == socket; });
     (void)close(socket);
   }
-  return -1;
+}
+
+Connections::Taken Connections::take() {
+  while (!ready_.empty()) {
+    const Taken taken = ready_.back();
+    ready_.pop_back();
+    state_of(taken.socket) = State::kNone;
+    if (is_quiet(taken.socket)) return taken;
+    (void)close(taken.socket);
+  }
+  return {};
 }
 
 }  // namespace moe::client

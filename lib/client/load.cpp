@@ -128,7 +128,9 @@ void merge(std::vector<std::unique_ptr<LoadLoop>>& loops, const LoadPlan& plan,
     self.num_reads += loop->self.num_reads;
     self.num_bytes += loop->self.num_bytes;
     self.longest_pass_s = std::max(self.longest_pass_s, loop->self.longest_pass_s);
+    self.read_window_s = std::max(self.read_window_s, loop->self.read_window_s);
     self.has_kernel_times = self.has_kernel_times || loop->self.has_kernel_times;
+    self.has_short_slice = self.has_short_slice || loop->self.has_short_slice;
     self.send_lag_s.insert(self.send_lag_s.end(), loop->self.send_lag_s.begin(),
                            loop->self.send_lag_s.end());
     self.receive_delay_s.insert(self.receive_delay_s.end(), loop->self.receive_delay_s.begin(),

@@ -286,7 +286,9 @@ LoadResult merge_rounds(std::vector<LoadResult> rounds) {
     all.self.num_reads += round.self.num_reads;
     all.self.num_bytes += round.self.num_bytes;
     all.self.longest_pass_s = std::max(all.self.longest_pass_s, round.self.longest_pass_s);
+    all.self.read_window_s = std::max(all.self.read_window_s, round.self.read_window_s);
     all.self.has_kernel_times = all.self.has_kernel_times || round.self.has_kernel_times;
+    all.self.has_short_slice = all.self.has_short_slice || round.self.has_short_slice;
     all.num_planned += round.num_planned;
     all.num_dropped += round.num_dropped;
     all.drain_s += round.drain_s;

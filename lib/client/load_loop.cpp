@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/client/loop_thread.hpp"
 #include "lib/client/receive_time.hpp"
 
 namespace moe::client {
@@ -27,15 +27,10 @@ constexpr double kDoneGrace_s = 0.05;
 // A client whose connection was refused comes back no sooner.
 constexpr double kRefusedPause_s = 0.1;
 constexpr double kLongestWait_s = 0.05;
+constexpr std::int64_t kMaxReserved = 1 << 17;  // records
 constexpr double kConnectPatience_s = 5.0;
 // Every so many reads tell how long their bytes had waited.
 constexpr std::int64_t kDelayStride = 16;
-
-double thread_cpu_s() {
-  timespec time{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 }  // namespace
 
@@ -58,7 +53,14 @@ struct LoadLoop::Request final : ExchangeListener {
   }
   bool on_bytes(std::string_view bytes, double time_s) override {
     const bool was_done = reader.is_done();
-    reader.feed(bytes, time_s - loop->start_s_, loop->events_);
+    const std::int64_t num_before = reader.num_outputs();
+    const double before_s = reader.last_output_s();
+    const double at_s = time_s - loop->start_s_;
+    reader.feed(bytes, at_s, loop->events_);
+    const std::int64_t num_new = reader.num_outputs() - num_before;
+    if (num_new > 0 && num_before + num_new > 1) {
+      loop->read_window_.note(num_new > 1 ? 0.0 : at_s - before_s, at_s);
+    }
     if (reader.is_done() && !was_done) {
       loop->done_.emplace_back(loop->now_s() + kDoneGrace_s, this);
     }
@@ -101,8 +103,7 @@ double LoadLoop::now_s() const {
 }
 
 void LoadLoop::run() {
-  // Timers of this thread fire when they are due, not up to 50 us later.
-  (void)prctl(PR_SET_TIMERSLACK, 1UL);
+  self.has_short_slice = make_punctual();
   try {
     prepare_first();
     connect_first();
@@ -120,6 +121,7 @@ void LoadLoop::run() {
   self.num_reads = transport_.stats().num_reads;
   self.num_bytes = transport_.stats().num_bytes;
   self.longest_pass_s = transport_.stats().longest_pass_s;
+  self.read_window_s = transport_.stats().read_window_s;
   self.has_kernel_times = transport_.stats().has_kernel_times;
   ++shared_->num_finished;
 }
@@ -178,6 +180,12 @@ bool LoadLoop::stash_conversation() {
 }
 
 void LoadLoop::prepare_first() {
+  // Growing by moving thousands of records would make a send late.
+  const std::int64_t expected = plan_->is_open()
+                                    ? static_cast<std::int64_t>(plan_->arrivals_s.size())
+                                    : plan_->num_conversations;
+  records.reserve(
+      static_cast<std::size_t>(std::min(expected, kMaxReserved) / plan_->num_loops + 1));
   if (plan_->is_open()) {
     prepare_ahead(0.0);
     return;
@@ -216,7 +224,7 @@ void LoadLoop::loop() {
       return;
     }
     if (is_finished(now)) return;
-    transport_.run_pass(start_s_ + next_time_s());
+    transport_.run_pass(start_s_ + next_time_s(), read_window_.window_s(now_s()));
   }
 }
 
@@ -357,6 +365,7 @@ void LoadLoop::on_ended(Request& request) {
   const bool has_next_turn =
       is_success && tools_->source->needs_answers() && make_request(client, next_s);
   if (!has_next_turn && !plan_->is_open()) next_in_closed_loop(next_s);
+  if (!due_.empty() && due_.top().time_s <= now_s()) transport_.cut_pass();
 }
 
 }  // namespace moe::client

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lib/client/load.hpp"
+#include "lib/client/read_window.hpp"
 
 namespace moe::client {
 
@@ -83,6 +84,7 @@ class LoadLoop {
   SharedLoad* shared_;
   Transport transport_;
   EventReader events_;
+  ReadWindow read_window_;
   double start_s_ = 0.0;
   double cpu_begin_s_ = 0.0;
   std::int64_t next_arrival_ = 0;  // open loop

@@ -18,9 +18,11 @@ struct SelfMeasure {
   std::vector<double> send_lag_s;       // one a request: real minus intended send
   std::vector<double> receive_delay_s;  // of reads: taken up minus arrived (a sample of them)
   double longest_pass_s = 0.0;          // of one pass of a loop, in which nothing else is seen
+  double read_window_s = 0.0;           // the longest time that bytes were let lie on purpose
   std::int64_t num_reads = 0;
   std::int64_t num_bytes = 0;
   bool has_kernel_times = false;  // arrivals come from the kernel's receive time stamps
+  bool has_short_slice = false;   // the scheduler lets the loops in soon (loop_thread.hpp)
 };
 
 enum class LoadEnd : std::uint8_t {

@@ -54,8 +54,8 @@ Received ReceiveTimes::last_byte(int socket, double not_before_s, double now_s) 
   return receive(socket, unused_, MSG_PEEK | MSG_TRUNC, not_before_s, now_s);
 }
 
-Received ReceiveTimes::peek(int socket, std::span<char> buffer, double not_before_s, double now_s) {
-  return receive(socket, buffer, MSG_PEEK, not_before_s, now_s);
+Received ReceiveTimes::take(int socket, std::span<char> buffer, double not_before_s, double now_s) {
+  return receive(socket, buffer, 0, not_before_s, now_s);
 }
 
 Received ReceiveTimes::receive(int socket, std::span<char> buffer, int flags, double not_before_s,

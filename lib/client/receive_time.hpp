@@ -32,8 +32,8 @@ class ReceiveTimes {
   // monotonic. Without a stamp: `now_s`.
   // The size is that of the bytes it holds for.
   [[nodiscard]] Received last_byte(int socket, double not_before_s, double now_s);
-  // The bytes themselves, which stay to be read, with the arrival of the last of them.
-  [[nodiscard]] Received peek(int socket, std::span<char> buffer, double not_before_s,
+  // Reads, and says when the last of the bytes it took arrived.
+  [[nodiscard]] Received take(int socket, std::span<char> buffer, double not_before_s,
                               double now_s);
   [[nodiscard]] bool has_stamps() const { return has_stamps_; }
 

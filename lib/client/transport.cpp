@@ -5,6 +5,8 @@
 #include <ctime>
 #include <utility>
 
+#include <unistd.h>
+
 #include "lib/base/text.hpp"
 #include "lib/client/transport_impl.hpp"
 
@@ -44,7 +46,7 @@ Failure failure_of(CURLcode code) {
 }
 
 timespec to_timespec(double seconds) {
-  const double clipped = std::clamp(seconds, 0.0, 3600.0);
+  const double clipped = std::clamp(seconds, 0.0, 1e9);
   timespec time{};
   time.tv_sec = static_cast<time_t>(clipped);
   time.tv_nsec = static_cast<long>((clipped - std::floor(clipped)) * 1e9);
@@ -53,11 +55,18 @@ timespec to_timespec(double seconds) {
 
 }  // namespace
 
-void Transport::Impl::wait(double until_s) {
+void Transport::Impl::wait(double until_s, double window_s) {
   double deadline_s = until_s;
   if (curl_deadline_s >= 0.0) deadline_s = std::min(deadline_s, curl_deadline_s);
-  const double begin_s = monotonic_s();
+  if (overdue_s >= 0.0) deadline_s = std::min(deadline_s, overdue_s);
+  double begin_s = monotonic_s();
   if (woke_s > 0.0) stats.longest_pass_s = std::max(stats.longest_pass_s, begin_s - woke_s);
+  if (window_s > 0.0 && receive_times.has_stamps() && begin_s < deadline_s) {
+    stats.read_window_s = std::max(stats.read_window_s, window_s);
+    const timespec end = to_timespec(std::min(begin_s + window_s, deadline_s));
+    (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, nullptr);
+    begin_s = monotonic_s();
+  }
   const timespec timeout = to_timespec(deadline_s - begin_s);
   num_ready = std::max(0, epoll_pwait2(epoll, ready.data(), kMaxReady, &timeout, nullptr));
   next_ready = 0;
@@ -66,15 +75,16 @@ void Transport::Impl::wait(double until_s) {
     receive_times.synchronise();
     // What the last look did not show came in after it, unless there was more than it could show.
     not_before_s = was_full ? 0.0 : last_wait_s;
-    was_full = num_ready == kMaxReady;
+    was_full = num_ready == kMaxReady;  // read_taken() says so too
   }
   last_wait_s = begin_s;
 }
 
 void Transport::Impl::read_ready(double until_s) {
+  is_cut = false;
   for (int num_read = 0; next_ready < num_ready; ++num_read) {
     const double now_s = monotonic_s();
-    if (now_s >= until_s && num_read >= kMinReads) break;
+    if ((is_cut || now_s >= until_s) && num_read >= kMinReads) break;
     read_one(ready[static_cast<std::size_t>(next_ready++)], now_s);
   }
   stats.has_kernel_times = receive_times.has_stamps();
@@ -115,15 +125,20 @@ void Transport::Impl::start_queued() {
   if (queued.empty()) return;
   std::int64_t num_standing = connections->num_ready();
   int num_started = 0;
+  const double overdue_at_s = monotonic_s() + options.timeout_s;
   while (!queued.empty() && num_started < kMaxStarts) {
     Exchange* exchange = queued.front();
     queued.pop_front();
     if (exchange == nullptr) continue;
     // With a socket at hand libcurl need not search its own connections for a free one.
-    curl_easy_setopt(exchange->easy, CURLOPT_FRESH_CONNECT, num_standing-- > 0 ? 1L : 0L);
+    const bool is_fresh = exchange->is_second || num_standing-- > 0;
+    curl_easy_setopt(exchange->easy, CURLOPT_FRESH_CONNECT, is_fresh ? 1L : 0L);
+    if (!exchange->is_second) exchange->deadline_s = overdue_at_s;
     exchange->is_running = true;
-    exchange->took_socket = false;
+    exchange->stood = {};
+    exchange->stand_in = -1;
     exchange->head = AnswerHead{};
+    exchange->has_head = false;
     exchange->chunks = ChunkDecoder{};
     ++num_running;
     ++num_started;
@@ -145,21 +160,46 @@ void Transport::Impl::collect_ended() {
     CURL* easy = message->easy_handle;
     Exchange* exchange = nullptr;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &exchange);
-    curl_off_t connected_us = 0;
-    long num_connects = 0;
-    curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &num_connects);
-    curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+    note_connecting(exchange);
     curl_multi_remove_handle(multi, easy);
-    forget_taken(exchange->socket);
-    ExchangeEnd end;
-    end.failure = failure_of(code);
-    // No connection came about: for a caller that is a refusal, only slower.
-    if (code == CURLE_OPERATION_TIMEDOUT && !exchange->is_sent) end.failure = Failure::kRefused;
-    if (code != CURLE_OK) end.error = printable(curl_easy_strerror(code));
-    if (num_connects > 0) end.connect_s = static_cast<double>(connected_us) * 1e-6;
-    const bool is_whole = code == CURLE_OK && exchange->last_bytes_s > 0.0;
-    finish(exchange, end, is_whole ? exchange->last_bytes_s : monotonic_s());
+    on_curl_end(exchange, code);
   }
+}
+
+void Transport::Impl::note_connecting(Exchange* exchange) {
+  curl_off_t connected_us = 0;
+  long num_connects = 0;
+  curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &num_connects);
+  curl_easy_getinfo(exchange->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+  // A socket that stood ready is a new connection for libcurl alone.
+  const bool has_connected = num_connects > 0 && exchange->stood.socket < 0;
+  exchange->connect_s = has_connected ? static_cast<double>(connected_us) * 1e-6 : 0.0;
+}
+
+bool Transport::Impl::has_met_dead_connection(const Exchange& exchange, CURLcode code) {
+  const bool is_broken =
+      code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR;
+  return is_broken && exchange.stood.is_kept && !exchange.has_head;
+}
+
+void Transport::Impl::on_curl_end(Exchange* exchange, CURLcode code) {
+  if (has_met_dead_connection(*exchange, code)) {
+    exchange->is_second = true;
+    exchange->is_running = false;
+    --num_running;
+    const double left_s = std::max(1e-3, exchange->deadline_s - monotonic_s());
+    curl_easy_setopt(exchange->easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left_s * 1e3));
+    queued.push_front(exchange);
+    return;
+  }
+  ExchangeEnd end;
+  end.failure = failure_of(code);
+  // No connection came about: for a caller that is a refusal, only slower.
+  if (code == CURLE_OPERATION_TIMEDOUT && !exchange->is_sent) end.failure = Failure::kRefused;
+  if (code != CURLE_OK) end.error = printable(curl_easy_strerror(code));
+  end.connect_s = exchange->connect_s;
+  const bool is_whole = code == CURLE_OK && exchange->last_bytes_s > 0.0;
+  finish(exchange, end, is_whole ? exchange->last_bytes_s : monotonic_s());
 }
 
 void Transport::Impl::finish(Exchange* exchange, const ExchangeEnd& end, double time_s) {
@@ -184,6 +224,9 @@ Transport::Exchange* Transport::prepare(const std::string& path, std::string bod
   exchange->listener = listener;
   exchange->last_bytes_s = 0.0;
   exchange->is_sent = false;
+  exchange->is_second = false;
+  curl_easy_setopt(exchange->easy, CURLOPT_TIMEOUT_MS,
+                   static_cast<long>(impl_->options.timeout_s * 1e3));
   exchange->body = std::move(body);
   HeaderList headers = request_headers(impl_->endpoint, true, request_id);
   curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, headers.get());
@@ -205,8 +248,11 @@ void Transport::start(Exchange* exchange) {
 
 void Transport::drop(Exchange* exchange) {
   if (exchange->is_running) {
-    curl_multi_remove_handle(impl_->multi, exchange->easy);
-    impl_->forget_taken(exchange->socket);
+    if (exchange->socket >= 0) {
+      (void)close(impl_->release(exchange));
+    } else {
+      curl_multi_remove_handle(impl_->multi, exchange->easy);
+    }
     exchange->is_running = false;
     --impl_->num_running;
   }
@@ -225,18 +271,26 @@ std::int64_t Transport::num_connecting() const {
 }
 
 std::int64_t Transport::num_idle() const {
-  return std::max<std::int64_t>(0, impl_->num_sockets - impl_->num_running);
+  const std::int64_t num_in_use = impl_->num_running - impl_->num_taken;
+  return std::max<std::int64_t>(0, impl_->num_sockets - num_in_use);
 }
 
-void Transport::run_pass(double until_s) {
+void Transport::run_pass(double until_s, double window_s) {
   impl_->start_queued();
-  if (impl_->next_ready == impl_->num_ready) impl_->wait(impl_->queued.empty() ? until_s : 0.0);
+  if (impl_->next_ready == impl_->num_ready) {
+    impl_->wait(impl_->queued.empty() ? until_s : 0.0, window_s);
+  }
   impl_->read_ready(until_s);
   if (impl_->curl_deadline_s >= 0.0 && monotonic_s() >= impl_->curl_deadline_s) {
     impl_->curl_deadline_s = -1.0;
     impl_->run_timers();
   }
   impl_->collect_ended();
+  impl_->end_overdue();
+}
+
+void Transport::cut_pass() {
+  impl_->is_cut = true;
 }
 
 void Transport::begin_measuring(std::function<void(double delay_s)> delay_sink) {

@@ -2,6 +2,11 @@
 
 // HTTP exchanges of one thread: libcurl's multi interface on an epoll loop. Receive times are the
 // kernel's; requests go out on connections that were opened ahead or kept, when there are some.
+//
+// Since arrivals are the kernel's, the loop may look at its sockets a little later without any time
+// changing: one wake-up, which costs more than a read, then serves many sockets. The caller allows
+// that for a pass (`window_s`), when no stream has two events so close together (ReadWindow):
+// events of one stream that are read at once are one arrival. What bytes waited is in `delay_sink`.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +23,8 @@ struct TransportOptions {
   double timeout_s = 600.0;  // of one request
   double connect_timeout_s = 10.0;
   std::int64_t max_connections = 1024;  // kept open between requests
-  // The chunks of answers over plain HTTP without a proxy are read from the socket; false leaves
-  // all reading to libcurl, which takes longer and comes to the same.
+  // Chunked answers over plain HTTP without a proxy are read from the socket; false leaves all
+  // reading to libcurl, which takes longer and comes to the same.
   bool takes_bodies = true;
 };
 
@@ -47,6 +52,7 @@ struct LoopStats {
   std::int64_t num_reads = 0;
   std::int64_t num_bytes = 0;
   double longest_pass_s = 0.0;  // from one look at the sockets to the next
+  double read_window_s = 0.0;   // the longest that was used
   bool has_kernel_times = false;
 };
 
@@ -76,8 +82,11 @@ class Transport {
   [[nodiscard]] std::int64_t num_idle() const;
 
   // Waits for the network until `until_s` at most, then reads what is ready. When `until_s` comes
-  // while there is more to read, returns and goes on with it in the next pass.
-  void run_pass(double until_s);
+  // while there is more to read, returns and goes on with it in the next pass. With receive times
+  // of the kernel, bytes may lie for `window_s` before they are looked for.
+  void run_pass(double until_s, double window_s = 0.0);
+  // From a listener: something has fallen due meanwhile, so the pass ends after a few more reads.
+  void cut_pass();
   // Sets the statistics back; `delay_sink` is told of each read how long its bytes had waited.
   void begin_measuring(std::function<void(double delay_s)> delay_sink);
 

@@ -1,9 +1,12 @@
-// Chunks that Transport reads itself while libcurl pauses.
+// Answers in chunks, which Transport reads itself once libcurl has read the head.
 
+#include <algorithm>
 #include <cerrno>
+#include <system_error>
 
-#include <sys/socket.h>
+#include <unistd.h>
 
+#include "lib/base/text.hpp"
 #include "lib/client/transport_impl.hpp"
 
 namespace moe::client {
@@ -21,80 +24,113 @@ void Transport::Impl::take_bodies() {
   for (std::size_t i = 0; i < takeable.size(); ++i) {
     Exchange* exchange = takeable[i];
     const bool can_be = exchange->is_running && exchange->socket < 0 &&
-                        exchange->head.is_takeable && exchange->chunks.is_at_size();
+                        exchange->head.is_takeable && !exchange->chunks.is_ended() &&
+                        !exchange->chunks.is_malformed();
     if (can_be) take_over(exchange);
   }
   takeable.clear();
 }
 
 // All that libcurl has read it has passed on: of a plain answer it keeps nothing, so the next byte
-// of the socket is the first of the next chunk, for libcurl too.
+// of the socket is the next of the body.
 void Transport::Impl::take_over(Exchange* exchange) {
   curl_off_t num_sent = 0;
   curl_easy_getinfo(exchange->easy, CURLINFO_SIZE_UPLOAD_T, &num_sent);
   if (num_sent != static_cast<curl_off_t>(exchange->body.size())) return;
+  note_connecting(exchange);
   being_taken = exchange;
-  // Both ways: after a pause of one way libcurl looks at the socket once more, and would read it.
-  const CURLcode code = curl_easy_pause(exchange->easy, CURLPAUSE_ALL);
+  // Of an answer under way it closes the connection, by on_close().
+  curl_multi_remove_handle(multi, exchange->easy);
   being_taken = nullptr;
   const int socket = exchange->socket;
-  if (code != CURLE_OK || socket < 0) {
-    exchange->socket = -1;
-    exchange->head.is_takeable = false;
-    (void)curl_easy_pause(exchange->easy, CURLPAUSE_CONT);
+  if (socket < 0) {
+    finish(exchange, {Failure::kReset, "libcurl kept the connection", 0.0}, monotonic_s());
     return;
   }
   const auto place = static_cast<std::size_t>(socket);
   if (by_socket.size() <= place) by_socket.resize(place * 2 + 1);
   by_socket[place] = exchange;
+  ++num_taken;
+  overdue_s = overdue_s < 0.0 ? exchange->deadline_s : std::min(overdue_s, exchange->deadline_s);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kTakenBit | static_cast<std::uint64_t>(socket);
-  if (epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event) != 0) give_back(exchange);
+  if (epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event) != 0) {
+    fail_body(exchange, Failure::kReset, "the connection cannot be watched");
+  }
+}
+
+int Transport::Impl::release(Exchange* exchange) {
+  const int socket = exchange->socket;
+  by_socket[static_cast<std::size_t>(socket)] = nullptr;
+  exchange->socket = -1;
+  --num_taken;
+  return socket;
 }
 
 void Transport::Impl::read_taken(int socket, double now_s) {
   const auto place = static_cast<std::size_t>(socket);
   Exchange* exchange = place < by_socket.size() ? by_socket[place] : nullptr;
   if (exchange == nullptr) return;
-  const Received received = receive_times.peek(socket, buffer, not_before_s, now_s);
-  if (received.size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (received.size <= 0) {
-    give_back(exchange);
+  const Received received = receive_times.take(socket, buffer, not_before_s, now_s);
+  if (received.size < 0) {
+    if (errno == EAGAIN || errno == EINTR) return;
+    fail_body(exchange, Failure::kReset, std::generic_category().message(errno));
+    return;
+  }
+  if (received.size == 0) {
+    fail_body(exchange, Failure::kReset, "the connection was closed inside the body");
     return;
   }
   ++stats.num_reads;
   if (delay_sink) delay_sink(now_s - received.arrival_s);
   const std::string_view bytes(buffer.data(), static_cast<std::size_t>(received.size));
+  was_full = was_full || bytes.size() == buffer.size();
   bool goes_on = true;
-  const std::size_t num_taken = exchange->chunks.feed_chunks(bytes, [&](std::string_view piece) {
+  const std::size_t num_used = exchange->chunks.feed(bytes, [&](std::string_view piece) {
     goes_on = goes_on && pass_on(piece, exchange, received.arrival_s);
   });
-  // With MSG_TRUNC they are thrown away, and nothing is written to the buffer.
-  if (num_taken > 0) (void)recv(socket, buffer.data(), num_taken, MSG_TRUNC | MSG_DONTWAIT);
   if (!goes_on) {
-    curl_multi_remove_handle(multi, exchange->easy);
-    forget_taken(socket);
-    finish(exchange, {Failure::kMalformed, "the answer was given up", 0.0}, now_s);
-  } else if (num_taken < bytes.size()) {
-    give_back(exchange);
+    fail_body(exchange, Failure::kMalformed, "the answer was given up");
+  } else if (exchange->chunks.is_malformed()) {
+    fail_body(exchange, Failure::kReset, "the body is not in chunks where one must begin or end");
+  } else if (exchange->chunks.is_ended()) {
+    end_body(exchange, num_used < bytes.size());
   }
 }
 
-void Transport::Impl::give_back(Exchange* exchange) {
-  const int socket = exchange->socket;
-  forget_taken(socket);
-  // The callback for sockets puts it back under libcurl's name.
-  (void)curl_easy_pause(exchange->easy, CURLPAUSE_CONT);
-  num_dated = 0;
-  let_curl_act(socket, CURL_CSELECT_IN);
+void Transport::Impl::end_body(Exchange* exchange, bool is_left_over) {
+  const int socket = release(exchange);
+  // What a server says without being asked is no answer to the next request.
+  if (exchange->head.closes || is_left_over) {
+    (void)close(socket);
+  } else {
+    connections->keep(socket);
+  }
+  finish(exchange, {Failure::kNone, "", exchange->connect_s},
+         exchange->last_bytes_s > 0.0 ? exchange->last_bytes_s : monotonic_s());
 }
 
-void Transport::Impl::forget_taken(int socket) {
-  const auto place = static_cast<std::size_t>(socket);
-  if (socket < 0 || place >= by_socket.size() || by_socket[place] == nullptr) return;
-  by_socket[place]->socket = -1;
-  by_socket[place] = nullptr;
+void Transport::Impl::fail_body(Exchange* exchange, Failure failure, const std::string& error) {
+  (void)close(release(exchange));
+  finish(exchange, {failure, printable(error), exchange->connect_s}, monotonic_s());
+}
+
+void Transport::Impl::end_overdue() {
+  if (overdue_s < 0.0) return;
+  const double now_s = monotonic_s();
+  if (now_s < overdue_s) return;
+  overdue_s = -1.0;
+  for (std::size_t place = 0; place < by_socket.size(); ++place) {
+    Exchange* exchange = by_socket[place];
+    if (exchange == nullptr) continue;
+    const double deadline_s = exchange->deadline_s;
+    if (deadline_s <= now_s) {
+      fail_body(exchange, Failure::kTimeout, curl_easy_strerror(CURLE_OPERATION_TIMEDOUT));
+    } else {
+      overdue_s = overdue_s < 0.0 ? deadline_s : std::min(overdue_s, deadline_s);
+    }
+  }
 }
 
 }  // namespace moe::client

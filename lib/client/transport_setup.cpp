@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -97,7 +98,11 @@ Transport::Impl::Impl(const Endpoint& given, const TransportOptions& given_optio
 
 Transport::Impl::~Impl() {
   for (const std::unique_ptr<Exchange>& exchange : exchanges) {
-    if (exchange->is_running) curl_multi_remove_handle(multi, exchange->easy);
+    if (exchange->socket >= 0) {
+      (void)close(exchange->socket);
+    } else if (exchange->is_running) {
+      curl_multi_remove_handle(multi, exchange->easy);
+    }
     curl_easy_cleanup(exchange->easy);
   }
   curl_multi_cleanup(multi);
@@ -130,7 +135,7 @@ void Transport::Impl::resolve_once() {
     }
     addresses.reset(curl_slist_append(nullptr, line.c_str()));
   }
-  connections = std::make_unique<Connections>(std::move(found), epoll);
+  connections = std::make_unique<Connections>(std::move(found), epoll, options.max_connections);
 }
 
 std::unique_ptr<Transport::Exchange> Transport::Impl::make_exchange() {
@@ -153,7 +158,6 @@ std::unique_ptr<Transport::Exchange> Transport::Impl::make_exchange() {
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, exchange.get());
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &Impl::on_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, exchange.get());
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(options.timeout_s * 1e3));
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(options.connect_timeout_s * 1e3));
   if (takes_bodies) curl_easy_setopt(easy, CURLOPT_HTTP_TRANSFER_DECODING, 0L);
@@ -163,10 +167,8 @@ std::unique_ptr<Transport::Exchange> Transport::Impl::make_exchange() {
 int Transport::Impl::on_socket(CURL*, curl_socket_t fd, int what, void* context, void* known) {
   auto* self = static_cast<Impl*>(context);
   if (what == CURL_POLL_REMOVE) {
-    if (self->being_taken != nullptr) {
-      self->being_taken->socket = fd;
-      return 0;
-    }
+    // It stays, under another name (take_over).
+    if (self->being_taken != nullptr) return 0;
     (void)epoll_ctl(self->epoll, EPOLL_CTL_DEL, fd, nullptr);
     if (known != nullptr) curl_multi_assign(self->multi, fd, nullptr);
     return 0;
@@ -175,9 +177,11 @@ int Transport::Impl::on_socket(CURL*, curl_socket_t fd, int what, void* context,
   event.data.u64 = static_cast<std::uint64_t>(fd);
   event.events =
       ((what & CURL_POLL_IN) != 0 ? EPOLLIN : 0U) | ((what & CURL_POLL_OUT) != 0 ? EPOLLOUT : 0U);
+  // It may be there under another name, or have been another socket when it came.
   const int operation = known == nullptr ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (epoll_ctl(self->epoll, operation, fd, &event) != 0 && errno == EEXIST) {
-    (void)epoll_ctl(self->epoll, EPOLL_CTL_MOD, fd, &event);
+  if (epoll_ctl(self->epoll, operation, fd, &event) != 0) {
+    const int other = errno == EEXIST ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    (void)epoll_ctl(self->epoll, other, fd, &event);
   }
   if (known == nullptr) curl_multi_assign(self->multi, fd, self);
   return 0;
@@ -193,31 +197,70 @@ int Transport::Impl::on_timer(CURLM*, long timeout_ms, void* context) {
 curl_socket_t Transport::Impl::on_open(void* context, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(context);
   Impl* self = exchange->owner;
-  int fd = self->connections->take();
-  exchange->took_socket = fd >= 0;
-  if (fd < 0) {
+  exchange->stood = exchange->is_second ? Connections::Taken{} : self->connections->take();
+  int fd = exchange->stood.socket;
+  if (exchange->stood.is_kept) {
+    fd = self->open_stand_in(address->family, fd);
+    exchange->stand_in = fd;
+  } else if (fd < 0) {
     fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    if (fd < 0) return CURL_SOCKET_BAD;
-    (void)enable_receive_times(fd);
+    if (fd >= 0) (void)enable_receive_times(fd);
   }
+  if (fd < 0) return CURL_SOCKET_BAD;
   ++self->num_sockets;
   return fd;
 }
 
+// libcurl 7.87 to 8.0 connect even a socket that they are told is connected. Right after it was
+// connected ahead Linux says yes to that once more; of one that has been in use it makes an error.
+// So for a kept connection libcurl gets a socket for datagrams, which "connects" at once, and
+// beneath it the connection before anything is sent (on_request).
+int Transport::Impl::open_stand_in(int family, int kept) {
+  const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    (void)close(kept);
+    return fd;
+  }
+  const auto place = static_cast<std::size_t>(fd);
+  if (stands_for.size() <= place) stands_for.resize(place * 2 + 1, -1);
+  stands_for[place] = kept;
+  return fd;
+}
+
+int Transport::Impl::take_stood_for(int stand_in) {
+  const auto place = static_cast<std::size_t>(stand_in);
+  return place < stands_for.size() ? std::exchange(stands_for[place], -1) : -1;
+}
+
+bool Transport::Impl::put_in_place(int stand_in) {
+  const int kept = take_stood_for(stand_in);
+  if (kept < 0) return true;
+  (void)epoll_ctl(epoll, EPOLL_CTL_DEL, kept, nullptr);
+  const bool is_done = dup3(kept, stand_in, O_CLOEXEC) == stand_in;
+  (void)close(kept);
+  return is_done;
+}
+
 int Transport::Impl::on_option(void* context, curl_socket_t, curlsocktype) {
-  return static_cast<Exchange*>(context)->took_socket ? CURL_SOCKOPT_ALREADY_CONNECTED
-                                                      : CURL_SOCKOPT_OK;
+  const Connections::Taken& stood = static_cast<Exchange*>(context)->stood;
+  return stood.socket >= 0 && !stood.is_kept ? CURL_SOCKOPT_ALREADY_CONNECTED : CURL_SOCKOPT_OK;
 }
 
 int Transport::Impl::on_close(void* context, curl_socket_t fd) {
   auto* self = static_cast<Impl*>(context);
   --self->num_sockets;
-  self->forget_taken(fd);
-  return close(fd);
+  if (const int kept = self->take_stood_for(fd); kept >= 0) (void)close(kept);
+  if (self->being_taken == nullptr) return close(fd);
+  self->being_taken->socket = fd;
+  self->being_taken = nullptr;
+  return 0;
 }
 
 int Transport::Impl::on_request(void* context, char*, char*, int, int) {
   auto* exchange = static_cast<Exchange*>(context);
+  if (exchange->stand_in >= 0 && !exchange->owner->put_in_place(exchange->stand_in)) {
+    return CURL_PREREQFUNC_ABORT;
+  }
   exchange->is_sent = true;
   exchange->listener->on_sent(monotonic_s());
   return CURL_PREREQFUNC_OK;
@@ -230,6 +273,7 @@ std::size_t Transport::Impl::on_header(char* data, std::size_t, std::size_t size
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   const double time_s = self->arrival_of(size);
   AnswerHead& head = exchange->head;
+  exchange->has_head = true;
   if (line.starts_with("HTTP/")) {
     head = AnswerHead{};
     head.is_http_11 = line.starts_with("HTTP/1.1");
@@ -242,6 +286,8 @@ std::size_t Transport::Impl::on_header(char* data, std::size_t, std::size_t size
   } else if (is_field(line, "transfer-encoding")) {
     head.is_chunked = has_word(line, "chunked");
     head.has_other_coding = line.find(',') != std::string_view::npos;
+  } else if (is_field(line, "connection")) {
+    head.closes = head.closes || has_word(line, "close");
   }
   return size;
 }
@@ -250,15 +296,15 @@ std::size_t Transport::Impl::on_body(char* data, std::size_t, std::size_t size, 
   auto* exchange = static_cast<Exchange*>(context);
   Impl* self = exchange->owner;
   const std::string_view bytes(data, size);
-  // Where bodies may be taken, libcurl hands out the chunks as they came, and finds their end and
-  // their faults itself (CURLOPT_HTTP_TRANSFER_DECODING).
+  // Where bodies may be taken, libcurl hands out the chunks as they came, so that the rest can be
+  // read from the socket (CURLOPT_HTTP_TRANSFER_DECODING); as long as it reads them, it finds their
+  // end and their faults itself.
   if (self->takes_bodies && exchange->head.is_chunked) {
     bool goes_on = true;
     const double time_s = self->arrival_of(size);
     (void)exchange->chunks.feed(bytes, [&](std::string_view piece) {
       goes_on = goes_on && self->pass_on(piece, exchange, time_s);
     });
-    if (exchange->head.is_takeable) self->takeable.push_back(exchange);
     return goes_on ? size : 0;
   }
   return self->pass_on(bytes, exchange, self->arrival_of(size)) ? size : 0;

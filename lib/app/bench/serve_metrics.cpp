@@ -160,13 +160,19 @@ void add_self(const ServePointOutcome& outcome, const std::string& suffix, Metri
   const client::SelfMeasure& self = outcome.result.self;
   metrics["client_send_lag_s" + suffix] = sampled_metric(
       "s", self.send_lag_s, "every request was the first of its client",
-      "real send minus intended send, without the time to connect; of a closed loop from each "
-      "client's second request on");
+      std::string("real send minus intended send, without the time to connect; of a closed loop "
+                  "from each client's second request on") +
+          (self.has_short_slice ? "; the loops run in time slices of 0.1 ms" : ""));
   metrics["client_receive_delay_s" + suffix] = sampled_metric(
       "s", self.receive_delay_s, "nothing was received",
       std::string("bytes read minus bytes arrived, of every 16th read; arrivals are ") +
           (self.has_kernel_times ? "the kernel's receive time stamps, so the delay is in no latency"
-                                 : "when the loop looked, for want of time stamps in the kernel"));
+                                 : "when the loop looked, for want of time stamps in the kernel") +
+          (self.read_window_s > 0.0
+               ? fmt::format("; while events came fast over streams that are slow, the loop let "
+                             "them lie for {:.2f} ms, to read many at once",
+                             self.read_window_s * 1e3)
+               : ""));
   metrics["client_longest_pass_s" + suffix] =
       value_metric(MetricKind::kMeasured, "s", self.longest_pass_s,
                    "longest time in which a loop of this client could not look at its sockets");

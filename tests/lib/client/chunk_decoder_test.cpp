@@ -62,25 +62,5 @@ TEST(ChunkDecoder, AnEndThatHasNotComeIsNoEnd) {
   }
 }
 
-TEST(ChunkDecoder, OnlyWholeSizesOfChunksAreTaken) {
-  const std::string_view text = "2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n";
-  const std::size_t end = text.find("0\r\n\r\n");
-  for (std::size_t at = 0; at <= text.size(); ++at) {
-    ChunkDecoder decoder;
-    std::string body;
-    const auto sink = [&](std::string_view piece) { body.append(piece); };
-    const std::size_t used = decoder.feed_chunks(text.substr(0, at), sink);
-    EXPECT_LE(used, std::min(at, end));
-    // What is left over begins a line of a size.
-    if (used < at) {
-      EXPECT_TRUE(decoder.is_at_size()) << at;
-    }
-    // From there on any reader goes on.
-    (void)decoder.feed(text.substr(used), sink);
-    EXPECT_TRUE(decoder.is_ended()) << at;
-    EXPECT_EQ(body, "abcde") << at;
-  }
-}
-
 }  // namespace
 }  // namespace moe::client

@@ -1,7 +1,9 @@
 #include "lib/client/load.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -12,6 +14,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/client/load_figures.hpp"
+#include "lib/stats/distribution.hpp"
 #include "tests/lib/client/load_support.hpp"
 
 namespace moe::client {
@@ -241,6 +244,46 @@ TEST(Load, AServerThatClosesUnannouncedCostsNoRequest) {
                        "http": {"after_reply": "close_unannounced"}}]})");
   const Driven driven = drive(script, closed(2, 20));
   EXPECT_EQ(num_succeeded(driven.result), 20);
+}
+
+// Many slow streams: bytes may lie for a while, and yet each event is an arrival of its own, at the
+// time at which it left the server.
+TEST(Load, ReadingManySocketsAtOnceChangesNoArrival) {
+  DriveOptions options;
+  options.output_tokens = 40;
+  const Driven driven = drive(
+      script_of(R"({"replies": [{"timing": {"first_token_s": 0.05, "token_interval_s": 0.02}}]})"),
+      closed(150, 150), options);
+  ASSERT_EQ(num_succeeded(driven.result), 150);
+  const SelfMeasure& self = driven.result.self;
+  const auto slowest = std::max_element(self.receive_delay_s.begin(), self.receive_delay_s.end());
+  ASSERT_NE(slowest, self.receive_delay_s.end());
+  if (!self.has_kernel_times) GTEST_SKIP() << "no receive time stamps";
+  if (*slowest > 0.005) GTEST_SKIP() << "the machine was too busy to say";
+  EXPECT_GT(self.read_window_s, 0.0);
+  std::map<std::string, const scripted_server::RequestRecord*> sent;
+  for (const scripted_server::RequestRecord& one : driven.log.requests) sent[one.request_id] = &one;
+  std::vector<double> errors_s;
+  for (const RequestRecord& record : driven.result.records) {
+    const scripted_server::RequestRecord& truth = *sent.at(record.request_id);
+    std::vector<double> left_s;  // of what left apart
+    std::int64_t num_tokens = 0;
+    for (const scripted_server::SendRecord& send : truth.sends) {
+      if (send.tokens == num_tokens) continue;
+      num_tokens = send.tokens;
+      const double time_s = truth.started_s + send.left_s;
+      if (left_s.empty() || time_s > left_s.back() + 0.005) left_s.push_back(time_s);
+    }
+    EXPECT_GE(record.arrivals.size(), left_s.size());
+    if (record.arrivals.size() != left_s.size()) continue;
+    for (std::size_t i = 0; i < left_s.size(); ++i) {
+      const double arrived_s = driven.result.started_monotonic_s + *record.sent_s +
+                               static_cast<double>(record.arrivals[i].offset_s);
+      errors_s.push_back(std::abs(arrived_s - left_s[i]));
+    }
+  }
+  ASSERT_GT(errors_s.size(), 1000U);
+  EXPECT_LT(stats::median(errors_s), 0.5 * self.read_window_s);
 }
 
 TEST(Load, PlainAnswersHaveNoFirstToken) {

@@ -28,7 +28,10 @@ constexpr std::string_view kHead =
 
 struct Heard final : ExchangeListener {
   void on_sent(double) override { ++num_sent; }
-  void on_status(int value, double) override { status = value; }
+  void on_status(int value, double) override {
+    status = value;
+    if (on_head) std::exchange(on_head, nullptr)();
+  }
   bool on_bytes(std::string_view bytes, double time_s) override {
     body.append(bytes);
     last_s = time_s;
@@ -43,6 +46,7 @@ struct Heard final : ExchangeListener {
   int num_sent = 0;
   int status = 0;
   std::string body;
+  std::function<void()> on_head;
   std::function<void()> on_first;
   std::string stop_word = "give up";
   double last_s = 0.0;
@@ -115,7 +119,7 @@ bool run_until(Transport& transport, Predicate&& is_done) {
 
 // One stream whose first event has come.
 struct Stream {
-  explicit Stream(bool takes_bodies, double timeout_s = 600.0)
+  explicit Stream(bool takes_bodies, double timeout_s = 600.0, std::string_view fields = {})
       : transport(peer.endpoint(), options_of(takes_bodies, timeout_s)) {
     exchange = transport.prepare("/v1/completions", "{}", "id", &heard);
     transport.start(exchange);
@@ -123,7 +127,9 @@ struct Stream {
       peer.accept_all();
       return peer.sockets.size() == 1 && Peer::has_heard(peer.sockets[0]);
     });
-    Peer::say(peer.sockets.at(0), std::string(kHead) + "4\r\none \r\n");
+    std::string head(kHead);
+    head.insert(head.size() - 2, fields);
+    Peer::say(peer.sockets.at(0), head + "4\r\none \r\n");
     run_until(transport, [&] { return heard.body == "one "; });
   }
   static TransportOptions options_of(bool takes_bodies, double timeout_s) {
@@ -143,7 +149,17 @@ struct Stream {
   Transport::Exchange* exchange = nullptr;
 };
 
-// Whoever reads the chunks: libcurl alone, or this client while libcurl pauses.
+// A request that the server has heard.
+struct Asked {
+  Asked(Transport& transport, const Peer& peer, std::size_t socket) {
+    transport.start(transport.prepare("/v1/completions", "{}", "id", &heard));
+    is_heard = run_until(transport, [&] { return Peer::has_heard(peer.sockets.at(socket)); });
+  }
+  Heard heard;
+  bool is_heard = false;
+};
+
+// Whoever reads the chunks: libcurl alone, or this client once libcurl has read the head.
 class ChunkReading : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(BothWays, ChunkReading, testing::Bool());
 
@@ -156,12 +172,121 @@ TEST_P(ChunkReading, EndsWithTheBodyAndKeepsTheConnection) {
   ASSERT_TRUE(stream.ends());
   EXPECT_EQ(stream.heard.body, "one two three");
   EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
-  // The next request goes over the same connection.
-  Heard next;
-  stream.transport.start(stream.transport.prepare("/v1/completions", "{}", "id", &next));
-  EXPECT_TRUE(run_until(stream.transport, [&] { return Peer::has_heard(stream.peer.sockets[0]); }));
+  EXPECT_GT(stream.heard.end.connect_s, 0.0);
+  // The next requests go over the same connection, which nobody waits for.
+  for (int i = 0; i < 3; ++i) {
+    Asked next(stream.transport, stream.peer, 0);
+    ASSERT_TRUE(next.is_heard);
+    stream.say(std::string(kHead) + "4\r\nnext\r\n");
+    EXPECT_TRUE(run_until(stream.transport, [&] { return next.heard.body == "next"; }));
+    stream.say("0\r\n\r\n");
+    EXPECT_TRUE(run_until(stream.transport, [&] { return next.heard.has_ended; }));
+    EXPECT_EQ(next.heard.end.failure, Failure::kNone);
+    EXPECT_EQ(next.heard.end.connect_s, 0.0);
+    EXPECT_EQ(next.heard.num_sent, 1);
+  }
   stream.peer.accept_all();
   EXPECT_EQ(stream.peer.sockets.size(), 1U);
+  EXPECT_EQ(stream.transport.num_running(), 0);
+}
+
+TEST_P(ChunkReading, AClosedIdleConnectionIsReplaced) {
+  Stream stream(GetParam());
+  stream.say("0\r\n\r\n");
+  ASSERT_TRUE(stream.ends());
+  (void)shutdown(stream.peer.sockets[0], SHUT_WR);
+  Heard next;
+  stream.transport.start(stream.transport.prepare("/v1/completions", "{}", "id", &next));
+  ASSERT_TRUE(run_until(stream.transport, [&] {
+    stream.peer.accept_all();
+    return stream.peer.sockets.size() == 2 && Peer::has_heard(stream.peer.sockets[1]);
+  }));
+  Peer::say(stream.peer.sockets[1], std::string(kHead) + "1\r\na\r\n0\r\n\r\n");
+  ASSERT_TRUE(run_until(stream.transport, [&] { return next.has_ended; }));
+  EXPECT_EQ(next.end.failure, Failure::kNone);
+  EXPECT_EQ(next.num_sent, 1);
+}
+
+TEST_P(ChunkReading, ARequestThatMeetsAClosingConnectionGoesOutAgain) {
+  Stream stream(GetParam());
+  stream.say("0\r\n\r\n");
+  ASSERT_TRUE(stream.ends());
+  Asked next(stream.transport, stream.peer, 0);
+  ASSERT_TRUE(next.is_heard);
+  (void)shutdown(stream.peer.sockets[0], SHUT_WR);
+  ASSERT_TRUE(run_until(stream.transport, [&] {
+    stream.peer.accept_all();
+    return stream.peer.sockets.size() == 2 && Peer::has_heard(stream.peer.sockets[1]);
+  }));
+  EXPECT_FALSE(next.heard.has_ended);
+  EXPECT_EQ(next.heard.num_sent, 2);
+  // But not for ever: what breaks a new connection is the answer.
+  (void)shutdown(stream.peer.sockets[1], SHUT_WR);
+  ASSERT_TRUE(run_until(stream.transport, [&] { return next.heard.has_ended; }));
+  EXPECT_EQ(next.heard.end.failure, Failure::kReset);
+  EXPECT_EQ(next.heard.num_sent, 2);
+}
+
+TEST_P(ChunkReading, AConnectionThatEndsWithTheAnswerIsNotUsedAgain) {
+  Stream stream(GetParam(), 600.0, "Connection: Close\r\n");
+  stream.say("0\r\n\r\n");
+  ASSERT_TRUE(stream.ends());
+  EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
+  Heard next;
+  stream.transport.start(stream.transport.prepare("/v1/completions", "{}", "id", &next));
+  EXPECT_TRUE(run_until(stream.transport, [&] {
+    stream.peer.accept_all();
+    return stream.peer.sockets.size() == 2 && Peer::has_heard(stream.peer.sockets[1]);
+  }));
+}
+
+// What comes between the moment in which libcurl reads and the one in which it is done with the
+// socket belongs to the body, once and in its place.
+TEST_P(ChunkReading, NothingIsLostWhereTheReaderChanges) {
+  const std::string answer = std::string(kHead) + "4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n";
+  for (std::size_t at = 1; at < answer.size(); ++at) {
+    Peer peer;
+    Transport transport(peer.endpoint(), Stream::options_of(GetParam(), 600.0));
+    Heard heard;
+    const auto say_rest = [&] { Peer::say(peer.sockets[0], answer.substr(at)); };
+    if (at <= kHead.size()) {
+      heard.on_head = say_rest;  // inside of libcurl's own reading
+    } else {
+      heard.on_first = say_rest;
+    }
+    transport.start(transport.prepare("/v1/completions", "{}", "id", &heard));
+    ASSERT_TRUE(run_until(transport, [&] {
+      peer.accept_all();
+      return peer.sockets.size() == 1 && Peer::has_heard(peer.sockets[0]);
+    }));
+    Peer::say(peer.sockets[0], answer.substr(0, at));
+    transport.run_pass(monotonic_s() + 0.01);
+    if (heard.on_head) std::exchange(heard.on_head, nullptr)();
+    if (heard.on_first && at > kHead.size()) std::exchange(heard.on_first, nullptr)();
+    ASSERT_TRUE(run_until(transport, [&] { return heard.has_ended; })) << at;
+    EXPECT_EQ(heard.body, "one two") << at;
+    EXPECT_EQ(heard.end.failure, Failure::kNone) << at;
+  }
+}
+
+TEST_P(ChunkReading, MoreThanOneReadIsOneBody) {
+  Stream stream(GetParam());
+  const std::string text(100'000, 'x');
+  stream.say("186a0\r\n" + text + "\r\n0\r\n\r\n");
+  ASSERT_TRUE(stream.ends());
+  EXPECT_EQ(stream.heard.body, "one " + text);
+  EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
+}
+
+TEST_P(ChunkReading, EventsDoNotPutOffTheTimeOut) {
+  Stream stream(GetParam(), 0.2);
+  const double begin_s = monotonic_s();
+  while (!stream.heard.has_ended && monotonic_s() < begin_s + 10.0) {
+    stream.say("1\r\nx\r\n");
+    stream.transport.run_pass(monotonic_s() + 0.02);
+  }
+  EXPECT_TRUE(stream.heard.has_ended);
+  EXPECT_EQ(stream.heard.end.failure, Failure::kTimeout);
 }
 
 TEST_P(ChunkReading, AnySplitComesToTheSame) {
@@ -252,6 +377,70 @@ TEST_P(ChunkReading, WhatComesWhileAnotherIsReadStaysInTurn) {
   }
 }
 
+TEST(Transport, WhatAServerSaysUnaskedIsNoAnswer) {
+  Stream stream(true);
+  stream.say("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  ASSERT_TRUE(stream.ends());
+  EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
+  Heard next;
+  stream.transport.start(stream.transport.prepare("/v1/completions", "{}", "id", &next));
+  EXPECT_TRUE(run_until(stream.transport, [&] {
+    stream.peer.accept_all();
+    return stream.peer.sockets.size() == 2 && Peer::has_heard(stream.peer.sockets[1]);
+  }));
+  EXPECT_EQ(next.status, 0);
+}
+
+TEST(Transport, NoMoreConnectionsAreKeptThanAskedFor) {
+  Peer peer;
+  TransportOptions options;
+  options.max_connections = 2;
+  Transport transport(peer.endpoint(), options);
+  Heard heard[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    transport.start(transport.prepare("/v1/completions", "{}", "id", &heard[i]));
+    ASSERT_TRUE(run_until(transport, [&] {
+      peer.accept_all();
+      return peer.sockets.size() == i + 1 && Peer::has_heard(peer.sockets[i]);
+    }));
+    Peer::say(peer.sockets[i], std::string(kHead) + "1\r\na\r\n");
+    ASSERT_TRUE(run_until(transport, [&] { return heard[i].body == "a"; }));
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    Peer::say(peer.sockets[i], "0\r\n\r\n");
+    ASSERT_TRUE(run_until(transport, [&] { return heard[i].has_ended; }));
+  }
+  const auto is_closed = [](int fd) {
+    char byte = 0;
+    return recv(fd, &byte, 1, MSG_PEEK) == 0;
+  };
+  // The last that were used.
+  EXPECT_TRUE(is_closed(peer.sockets[0]));
+  EXPECT_TRUE(is_closed(peer.sockets[1]));
+  EXPECT_FALSE(is_closed(peer.sockets[2]));
+  EXPECT_FALSE(is_closed(peer.sockets[3]));
+}
+
+TEST(Transport, AWindowPutsReadsOffAndNoArrival) {
+  Stream stream(true);
+  if (!stream.transport.stats().has_kernel_times) GTEST_SKIP() << "no receive time stamps";
+  const double before_s = monotonic_s();
+  stream.say("3\r\ntwo\r\n");
+  const double said_s = monotonic_s();
+  constexpr double kWindow_s = 0.02;
+  stream.transport.run_pass(monotonic_s() + 10.0, kWindow_s);
+  EXPECT_GE(monotonic_s(), said_s + kWindow_s);
+  ASSERT_EQ(stream.heard.body, "one two");
+  EXPECT_GE(stream.heard.last_s, before_s - 1e-4);
+  EXPECT_LE(stream.heard.last_s, said_s + 1e-4);
+  EXPECT_EQ(stream.transport.stats().read_window_s, kWindow_s);
+  // Never beyond what is due.
+  stream.say("3\r\nend\r\n");
+  const double due_s = monotonic_s();
+  stream.transport.run_pass(due_s + 0.001, 60.0);
+  EXPECT_LT(monotonic_s(), due_s + 30.0);
+}
+
 TEST(Transport, ASendThatFallsDueDoesNotWaitForAllReads) {
   constexpr std::size_t kStreams = 100;
   Peer peer;
@@ -291,6 +480,13 @@ TEST(Transport, ASendThatFallsDueDoesNotWaitForAllReads) {
   EXPECT_LT(num_with("ab"), kStreams);
   // Nothing is lost by it.
   EXPECT_TRUE(run_until(transport, [&] { return num_with("ab") == kStreams; }));
+  // The same where a listener says that something has fallen due.
+  for (const auto& one : heard) one->on_first = [&transport] { transport.cut_pass(); };
+  for (const int fd : peer.sockets) Peer::say(fd, "1\r\nc\r\n");
+  transport.run_pass(monotonic_s() + 10.0);
+  EXPECT_GT(num_with("abc"), 0U);
+  EXPECT_LT(num_with("abc"), kStreams / 2);
+  EXPECT_TRUE(run_until(transport, [&] { return num_with("abc") == kStreams; }));
 }
 
 }  // namespace
