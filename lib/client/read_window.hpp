@@ -12,11 +12,11 @@ namespace moe::client {
 
 class ReadWindow {
  public:
-  static constexpr double kWindow_s = 0.25e-3;
+  static constexpr double kWindow_s = 0.4e-3;
   // Slower than this there is time to look at each event when it comes.
   static constexpr double kMinRate_per_s = 4000.0;
   // Events of one stream are close when they come sooner one after the other...
-  static constexpr double kClose_s = 20.0 * kWindow_s;
+  static constexpr double kClose_s = 15.0 * kWindow_s;
   // ...and that may happen once in so many. Otherwise the window stays shut for a while.
   static constexpr std::int64_t kMinGapsBetweenClose = 1000;
   static constexpr double kBar_s = 1.0;

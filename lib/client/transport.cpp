@@ -93,7 +93,7 @@ void Transport::Impl::read_ready(double until_s) {
 void Transport::Impl::read_one(const epoll_event& event, double now_s) {
   const int fd = static_cast<int>(event.data.u64 & 0xffffffffU);
   if ((event.data.u64 & kTakenBit) != 0) {
-    read_taken(fd, now_s);
+    read_taken(event, now_s);
     return;
   }
   if ((event.data.u64 & Connections::kTagBit) != 0) {

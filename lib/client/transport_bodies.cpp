@@ -52,12 +52,18 @@ void Transport::Impl::take_over(Exchange* exchange) {
   by_socket[place] = exchange;
   ++num_taken;
   overdue_s = overdue_s < 0.0 ? exchange->deadline_s : std::min(overdue_s, exchange->deadline_s);
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kTakenBit | static_cast<std::uint64_t>(socket);
-  if (epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event) != 0) {
+  if (!watch_taken(socket)) {
     fail_body(exchange, Failure::kReset, "the connection cannot be watched");
   }
+}
+
+// Told of what comes in, not of what is there: else each look would ask every socket that the one
+// before has read whether there is more.
+bool Transport::Impl::watch_taken(int socket) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = kTakenBit | static_cast<std::uint64_t>(socket);
+  return epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event) == 0;
 }
 
 int Transport::Impl::release(Exchange* exchange) {
@@ -68,7 +74,8 @@ int Transport::Impl::release(Exchange* exchange) {
   return socket;
 }
 
-void Transport::Impl::read_taken(int socket, double now_s) {
+void Transport::Impl::read_taken(const epoll_event& event, double now_s) {
+  const int socket = static_cast<int>(event.data.u64 & 0xffffffffU);
   const auto place = static_cast<std::size_t>(socket);
   Exchange* exchange = place < by_socket.size() ? by_socket[place] : nullptr;
   if (exchange == nullptr) return;
@@ -85,7 +92,6 @@ void Transport::Impl::read_taken(int socket, double now_s) {
   ++stats.num_reads;
   if (delay_sink) delay_sink(now_s - received.arrival_s);
   const std::string_view bytes(buffer.data(), static_cast<std::size_t>(received.size));
-  was_full = was_full || bytes.size() == buffer.size();
   bool goes_on = true;
   const std::size_t num_used = exchange->chunks.feed(bytes, [&](std::string_view piece) {
     goes_on = goes_on && pass_on(piece, exchange, received.arrival_s);
@@ -96,6 +102,10 @@ void Transport::Impl::read_taken(int socket, double now_s) {
     fail_body(exchange, Failure::kReset, "the body is not in chunks where one must begin or end");
   } else if (exchange->chunks.is_ended()) {
     end_body(exchange, num_used < bytes.size());
+  } else if (bytes.size() == buffer.size() || (event.events & EPOLLRDHUP) != 0) {
+    // There is more, or the end, of which it is told no second time unless it asks again.
+    was_full = true;
+    (void)watch_taken(socket);
   }
 }
 

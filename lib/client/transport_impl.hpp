@@ -93,7 +93,8 @@ struct Transport::Impl {
   // transport_bodies.cpp
   void take_bodies();
   void take_over(Exchange* exchange);
-  void read_taken(int socket, double now_s);
+  bool watch_taken(int socket);
+  void read_taken(const epoll_event& event, double now_s);
   void end_body(Exchange* exchange, bool is_left_over);
   void fail_body(Exchange* exchange, Failure failure, const std::string& error);
   void end_overdue();
