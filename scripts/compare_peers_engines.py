@@ -1,15 +1,18 @@
-"""The engines of scripts/compare_peers.py: each measures one cell once when it is asked to."""
+"""The engines of scripts/compare_peers.py: each measures the cells of a kind when it is asked."""
 
 import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import threading
 
-from compare_peers_figures import (ROOT, PeerError, difference_samples, figures_of, wait_share)
+from compare_peers_figures import (ROOT, PeerError, difference_samples, figures_of, read_logits,
+                                   wait_share)
+from compare_peers_models import FORMATS
 
 # Tokens before the measured decode steps.
-DEPTH = 32
+DEPTH = 16
 # Relative to the norm of the output; bf16 gives below 0.01.
 MAX_KERNEL_ERROR = 0.05
 
@@ -64,15 +67,22 @@ class Worker:
             pass
         return self.reply()
 
-    def measure(self, kind, size, draw):
+    def logits(self, ids, vocab_size):
+        return self.ask({"do": "logits", "ids": ids, "vocab_size": vocab_size})["rows"]
+
+    def measure(self, kind, sizes, draw, counts=False):
+        return [self.measure_one(kind, size, draw, counts) for size in sizes]
+
+    def measure_one(self, kind, size, draw, counts):
         before = self.waiting.sample()
         if kind == "layer":
             answer = self.ask({"do": "layer", "tokens": size})
         elif kind == "prefill":
-            answer = self.ask({"do": "prefill", "ids": draw(size)})
+            answer = self.ask({"do": "prefill", "ids": draw(size), "count": counts})
         else:
             answer = self.ask({"do": "decode", "prompts": [draw(DEPTH) for _ in range(size)],
-                               "steps": [draw(size) for _ in range(draw.steps)]})
+                               "steps": [draw(size) for _ in range(draw.steps)],
+                               "count": counts})
         after = self.waiting.sample()
         seconds = answer["seconds"]
         return {"seconds": statistics.median(seconds) if isinstance(seconds, list) else seconds,
@@ -86,32 +96,49 @@ class Worker:
 
 
 class MoeBench:
-    """moe-bench run, a process for each sample."""
+    """moe-bench, a process for each sample of all cells of a kind."""
 
-    name = "moe-bench"
+    def __init__(self, args, name, model, options, log):
+        self.args, self.name, self.model, self.log = args, name, model, log
+        self.options = [*options, *args.run_options]
 
-    def __init__(self, args, model, log):
-        self.args, self.model, self.log = args, model, log
-
-    def command(self, *parts):
-        return [str(part) for part in (self.args.moe_bench, *parts, "--threads",
-                                       self.args.threads, "--quiet", "--format", "json")]
-
-    def measure(self, kind, size, draw):
-        tokens = (1, size, 1) if kind == "prefill" else (size, DEPTH, 1 + draw.steps)
-        command = self.command(
-            "run", self.model, "--prompts", "random", "--batch", tokens[0], "--prompt-tokens",
-            tokens[1], "--output-tokens", tokens[2], "--repeat", 1, "--warmup", 1, "--no-limits",
-            "--raw-samples", "--seed", draw(1)[0], *self.args.run_options)
+    def start(self, *parts):
+        command = [self.args.moe_bench, *parts, "--threads", self.args.threads, "--quiet",
+                   "--format", "json"]
         with self.log.open("a") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
+            process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                                       stderr=log, cwd=ROOT)
             report, waits = watch(process)
         if process.returncode not in (0, 1, 7):
-            raise PeerError(f"moe-bench: ended with {process.returncode}; its messages are in "
+            raise PeerError(f"{self.name}: ended with {process.returncode}; its messages are in "
                             f"{self.log}")
-        seconds, experts = figures_of(json.loads(report), kind)
-        return {"seconds": seconds, "experts": experts, "error": None, "wait_share": waits,
-                "disk_faults": 0}
+        return json.loads(report), waits
+
+    def logits(self, ids, vocab_size):
+        return self.logits_with(ids, vocab_size, self.options)
+
+    def logits_with(self, ids, vocab_size, options):
+        path = self.log.parent / "logits.safetensors"
+        self.start("generate", self.model, "--prompt-ids", ",".join(map(str, ids)), "-n", 1,
+                   "--ignore-eos", "--dump-logits", path, *options)
+        rows = read_logits(path.read_bytes(), len(ids), vocab_size)
+        path.unlink()
+        return rows
+
+    def measure(self, kind, sizes, draw, counts=False):
+        if kind == "prefill" and counts and len(sizes) > 1:
+            # The report counts experts of prefills over all points together.
+            return [sample for size in sizes for sample in self.measure(kind, [size], draw)]
+        batch, prompt, output = ([1], sizes, 1) if kind == "prefill" else (
+            sizes, [DEPTH], 1 + draw.steps)
+        report, waits = self.start(
+            "run", self.model, "--prompts", "random", "--batch", ",".join(map(str, batch)),
+            "--prompt-tokens", ",".join(map(str, prompt)), "--output-tokens", output, "--repeat", 1,
+            # Before a prefill the pass of that size; experts are warmed up anyway.
+            "--warmup", int(kind == "prefill"), "--no-limits", "--raw-samples",
+            "--seed", draw(1)[0], *self.options)
+        return [{"seconds": seconds, "experts": experts, "error": None, "wait_share": waits,
+                 "disk_faults": 0} for seconds, experts in figures_of(report, kind, sizes)]
 
     def stop(self):
         pass
@@ -150,9 +177,13 @@ class Difference:
     def __init__(self, two, one):
         self.two, self.one, self.name = two, one, two.name
 
-    def measure(self, kind, size, draw):
-        return difference_samples([self.two.measure(kind, size, draw)],
-                                  [self.one.measure(kind, size, draw)])[0]
+    def measure(self, kind, sizes, draw, counts=False):
+        return difference_samples(self.two.measure(kind, sizes, draw, counts),
+                                  self.one.measure(kind, sizes, draw, counts))
+
+    def stop(self):
+        self.two.stop()
+        self.one.stop()
 
 
 class Kernel:
@@ -161,8 +192,54 @@ class Kernel:
     def __init__(self, worker):
         self.worker, self.name = worker, worker.name
 
-    def measure(self, kind, size, draw):
-        sample = self.worker.measure("layer", size, draw)
-        if sample["error"] is None or sample["error"] > MAX_KERNEL_ERROR:
-            raise PeerError(f"vllm: its MoE kernel is off by {sample['error']} against float32")
-        return sample
+    def measure(self, kind, sizes, draw, counts=False):
+        samples = self.worker.measure("layer", sizes, draw)
+        for sample in samples:
+            if sample["error"] is None or sample["error"] > MAX_KERNEL_ERROR:
+                raise PeerError(f"vllm: its MoE kernel is off by {sample['error']} against float32")
+        return samples
+
+    def stop(self):
+        self.worker.stop()
+
+
+def own_engines(args, subject, form, log):
+    """moe-bench on the file that the peers run, then rounding the 16-bit weights by itself, each
+    in every numeric mode that was asked for."""
+    quantize = FORMATS[form][1]
+    engines = []
+    for mode in args.activations:
+        if mode == "int8" and not quantize:
+            continue
+        suffix = "" if mode == args.activations[0] else f" a:{mode}"
+        options = ["--activations", mode]
+        engines.append(MoeBench(args, f"moe-bench{suffix}", subject.gguf(form), options, log))
+        if quantize:
+            engines.append(MoeBench(args, f"moe-bench {quantize}{suffix}", subject.gguf("bf16"),
+                                    [*options, "--quantize", quantize], log))
+    return engines
+
+
+def peer_starters(args, subject, form, log):
+    """Name -> what starts that peer."""
+    context = max([DEPTH + args.steps + 8, *args.prefill]) + 8
+    sequences = max([1, *args.batch])
+    script = ROOT / "scripts"
+    starters = {}
+    for name, folder, more in (("llama", args.llama, []), ("ik", args.ik, ["--repack"])):
+        if folder:
+            starters[name] = lambda name=name, folder=folder, more=more: Worker(name, [
+                sys.executable, script / "compare_peers_llama.py", folder, subject.gguf(form),
+                args.threads, context, sequences, *more], log)
+    if args.vllm and form == "bf16":
+        starters["vllm"] = lambda: Worker("vllm", [
+            args.vllm / "bin/python", script / "compare_peers_vllm.py", subject.checkpoint,
+            args.threads, context, sequences], log)
+    return starters
+
+
+def vllm_kernel(args, sizes, log):
+    return Kernel(Worker("vllm", [
+        args.vllm / "bin/python", ROOT / "scripts/compare_peers_vllm.py", "--layer",
+        sizes["hidden_size"], sizes["intermediate_size"], sizes["num_local_experts"],
+        sizes["num_experts_per_tok"], args.threads], log))

@@ -1,9 +1,12 @@
 """Figures of scripts/compare_peers.py: shapes, order of a round, checks, samples and the table."""
 
+import array
 import json
+import math
 import pathlib
 import statistics
 import struct
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_WAIT_SHARE = 0.03
@@ -36,14 +39,6 @@ def sizes_of(config, divisor):
         "num_local_experts": config.get("num_local_experts") or config["num_experts"],
         "num_experts_per_tok": config["num_experts_per_tok"],
     }
-
-
-def mixtral_config(sizes, layers, vocab_size, context):
-    return {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_act": "silu",
-            "vocab_size": vocab_size, "max_position_embeddings": context, "rms_norm_eps": 1e-5,
-            "rope_theta": 1e6, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
-            "bos_token_id": 1, "eos_token_id": 2, "sliding_window": None,
-            "num_hidden_layers": layers} | sizes
 
 
 def layer_sizes(sizes):
@@ -82,45 +77,70 @@ def rows_of(report, table):
     return [dict(zip(names, row)) for row in report["tables"][table]["rows"]]
 
 
-def token_times(report):
-    """When each token of the only repetition came, since its start: the raw samples, because a
-    report states no median below 7 of them."""
-    return [row["time_s"]
-            for row in sorted(rows_of(report, "samples"), key=lambda row: row["token"])]
+def token_times(report, batch, prompt_tokens):
+    """When each token of a point's only repetition came, since its start: the raw samples, because
+    a report states no median below 7 of them."""
+    rows = [row for row in rows_of(report, "samples")
+            if (row["batch"], row["prompt_tokens"]) == (batch, prompt_tokens)]
+    return [row["time_s"] for row in sorted(rows, key=lambda row: row["token"])]
 
 
-def figures_of(report, kind):
-    """Seconds and mean distinct experts of a report of moe-bench run with one point."""
-    times = token_times(report)
-    if kind == "decode":
-        gaps = [after - before for before, after in zip(times, times[1:])]
-        return statistics.median(gaps), report["metrics"]["decode_distinct_experts"]["value"]
+def decode_experts(report, batch):
+    """Mean distinct experts of a step, from a report of one batch or of several."""
+    name = "decode_distinct_experts"
+    for key, metric in report["metrics"].items():
+        if key.startswith(f"{name}.batch_{batch}."):
+            return metric["value"]
+    return report["metrics"][name]["value"]
+
+
+def prefill_experts(report):
+    """Distinct experts of the layer that reached most: a prefill's last layer may have run for one
+    row only. The table holds all points together."""
     reached = {}
     for row in rows_of(report, "routing_expert_load"):
         reached[row["layer"]] = reached.get(row["layer"], 0) + (row["prefill_tokens"] > 0)
-    # A prefill's last layer may have run for one row only.
-    return times[0], max(reached.values())
+    return max(reached.values())
 
 
-def write_golden(path, ids, rows):
-    """The two tensors that `moe-bench verify` needs, as safetensors."""
-    blobs = {"input_ids": ("I32", [len(ids)], struct.pack(f"<{len(ids)}i", *ids)),
-             "logits": ("F32", [len(rows), len(rows[0])],
-                        b"".join(struct.pack(f"<{len(row)}f", *row) for row in rows))}
-    header, offset = {}, 0
-    for name, (dtype, shape, raw) in blobs.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(raw)]}
-        offset += len(raw)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(b[2] for b in blobs.values()))
+def figures_of(report, kind, sizes):
+    """(seconds, distinct experts or None) of each size, from a report of moe-bench run."""
+    if kind == "prefill":
+        experts = prefill_experts(report) if len(sizes) == 1 else None
+        return [(token_times(report, 1, size)[0], experts) for size in sizes]
+    (prompt,) = {row["prompt_tokens"] for row in rows_of(report, "samples")}
+    figures = []
+    for size in sizes:
+        times = token_times(report, size, prompt)
+        gaps = [after - before for before, after in zip(times, times[1:])]
+        figures.append((statistics.median(gaps), decode_experts(report, size)))
+    return figures
 
 
-def logit_error(report, rows):
-    """Largest difference of a logit over their standard deviation, from a report of verify."""
-    worst = next(row["max_error"] for row in rows_of(report, "verify_stages")
-                 if row["stage"] == "logits")
-    return worst / statistics.pstdev([value for row in rows for value in row])
+def read_logits(raw, num_tokens, vocab_size):
+    """The rows of "logits" in a safetensors file."""
+    (length,) = struct.unpack_from("<Q", raw)
+    entry = json.loads(raw[8:8 + length])["logits"]
+    if entry["dtype"] != "F32" or entry["shape"] != [num_tokens, vocab_size]:
+        raise PeerError(f"logits: expected F32 of {num_tokens} x {vocab_size}, found "
+                        f"{entry['dtype']} of {entry['shape']}")
+    begin, end = (8 + length + offset for offset in entry["data_offsets"])
+    values = array.array("f", raw[begin:end])
+    if sys.byteorder == "big":
+        values.byteswap()
+    return [values[row * vocab_size:(row + 1) * vocab_size] for row in range(num_tokens)]
+
+
+def logit_error(rows, truth):
+    """Root mean square of the difference over the spread of the true logits: the median over
+    positions, because a token whose experts are a tie may take others."""
+    errors = []
+    for row, true in zip(rows, truth, strict=True):
+        square = sum((a - b) ** 2 for a, b in zip(row, true, strict=True)) / len(true)
+        # A value that is not finite is no order to sort by.
+        error = math.sqrt(square) / statistics.pstdev(true)
+        errors.append(error if math.isfinite(error) else math.inf)
+    return statistics.median(errors)
 
 
 def expert_faults(counted, experts, top_k, tokens):
@@ -162,38 +182,41 @@ def difference_samples(two, one):
                  "disk_faults": a["disk_faults"] + b["disk_faults"]} for a, b in zip(two, one)]
 
 
-def table_of(samples, keep_contended):
-    """samples: (model, cell, engine) -> list. Rows with ratio = time of the peer over ours."""
+def table_of(samples, experts, errors, keep_contended):
+    """samples: (model, cell, engine) -> list; experts: the same -> number; errors: (model, engine)
+    -> number. Rows with ratio = time of the peer over ours."""
     rows = []
     for (model, cell, engine), taken in samples.items():
         kept = [one for one in taken if keep_contended or is_kept(one)]
         row = {"model": model, "cell": cell, "engine": engine, "dropped": len(taken) - len(kept)}
         row |= summarise(kept)
-        counts = [one["experts"] for one in taken if one.get("experts") is not None]
-        row["experts"] = statistics.mean(counts) if counts else None
+        row["experts"] = experts.get((model, cell, engine))
+        row["logit_error"] = errors.get((model, engine))
         rows.append(row)
     ours = {(row["model"], row["cell"]): row for row in rows if row["engine"] == "moe-bench"}
     for row in rows:
         own = ours.get((row["model"], row["cell"]), {}).get("median_s")
         enough = own is not None and row["median_s"] is not None
         row["ratio"] = row["median_s"] / own if enough else None
-    return rows
+    # Models and cells as they came, in each cell ours first.
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    cells = list(dict.fromkeys(row["cell"] for row in rows))
+    return sorted(rows, key=lambda row: (models.index(row["model"]), cells.index(row["cell"]),
+                                         not row["engine"].startswith("moe-bench"), row["engine"]))
 
 
 def print_table(rows, out):
     def cell(value, form):
         return "-" if value is None else format(value, form)
-    print(f"{'model':26}{'cell':18}{'engine':11}{'median ms':>11}{'spread':>8}{'kept':>6}"
-          f"{'dropped':>9}{'experts':>9}{'ratio':>8}", file=out)
+    print(f"{'model':26}{'cell':19}{'engine':17}{'median ms':>11}{'spread':>8}{'kept':>6}"
+          f"{'dropped':>9}{'experts':>9}{'error':>9}{'ratio':>8}", file=out)
     for row in rows:
         milliseconds = None if row["median_s"] is None else row["median_s"] * 1e3
         spread = None if row["spread"] is None else row["spread"] * 100
-        print(f"{row['model']:26}{row['cell']:18}{row['engine']:11}{cell(milliseconds, '.2f'):>11}"
+        print(f"{row['model']:26}{row['cell']:19}{row['engine']:17}{cell(milliseconds, '.2f'):>11}"
               f"{cell(spread, '.1f') + '%':>8}{row['samples']:>6}{row['dropped']:>9}"
-              f"{cell(row['experts'], '.1f'):>9}{cell(row['ratio'], '.2f'):>8}", file=out)
-    print("ratio: time of the engine over that of moe-bench, above 1 is slower; spread: half the "
-          "distance of the quartiles over the median", file=out)
-
-
-def generated_ids(report):
-    return rows_of(report, "generated")[0]["token_ids"]
+              f"{cell(row['experts'], '.1f'):>9}{cell(row['logit_error'], '.4f'):>9}"
+              f"{cell(row['ratio'], '.2f'):>8}", file=out)
+    print("ratio: time of the engine over that of moe-bench on the same file, above 1 is slower; "
+          "error: of the logits against float32 on the weights before rounding, over their spread; "
+          "spread: half the distance of the quartiles over the median", file=out)

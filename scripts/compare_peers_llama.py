@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Runs a GGUF file in the libllama.so of llama.cpp or ik_llama.cpp, for scripts/compare_peers.py.
 
-    scripts/compare_peers_llama.py LIBRARY_DIR MODEL.gguf THREADS CONTEXT SEQUENCES
+    scripts/compare_peers_llama.py LIBRARY_DIR MODEL.gguf THREADS CONTEXT SEQUENCES [--repack]
+    scripts/compare_peers_llama.py --quantize LIBRARY_DIR IN.gguf OUT.gguf FTYPE THREADS
 
 Reads one JSON request a line and answers each with one JSON line:
 
     {"do": "logits", "ids": [...]}            -> {"rows": [[...], ...]}, one row a position
-    {"do": "prefill", "ids": [...]}           -> {"seconds": s, "experts": mean distinct, or null}
-    {"do": "decode", "prompts": [[...], ...], "steps": [[...], ...]}
+    {"do": "prefill", "ids": [...], "count": bool}
+                                              -> {"seconds": s, "experts": mean distinct, or null}
+    {"do": "decode", "prompts": [[...], ...], "steps": [[...], ...], "count": bool}
                                               -> {"seconds": [one a step], "experts": mean distinct}
 
 The library is called directly, because its own batched benchmark feeds every sequence the same
 token, which sends all of them to the same experts. Experts are counted in a pass of their own
-that is not timed. The two projects and their versions differ in names and in the layout of the
-structures, which are passed by value: only fields that can be found by their defaults are set.
+that is not timed, where "count" asks for it. The two projects and their versions differ in names
+and in the layout of the structures, which are passed by value: only fields that can be found by
+their defaults are set. --repack asks ik_llama.cpp to repack the weights at load, as its -rtr does.
 """
 
 import ctypes
@@ -62,6 +65,16 @@ def callback_offset(defaults, begin):
     return None
 
 
+def repack_offset(defaults):
+    """Where repack_tensors of ik_llama.cpp stands: the fifth of the flags that follow the pointers,
+    of which only the second, use_mmap, is true; or an error."""
+    flags = bytes((0, 1, 0, 0, 0))
+    for at in range(32, STRUCT_BYTES - len(flags), 8):
+        if defaults[at - 32:at] == bytes(32) and defaults[at:at + len(flags)] == flags:
+            return at + 4
+    raise RuntimeError("llama_model_default_params: repack_tensors was not found by its default")
+
+
 def num_distinct(ids, top_k, num_tokens, stride):
     """Distinct experts among the first top_k of each token's row of `stride` ids."""
     return len({ids[token * stride + k] for token in range(num_tokens) for k in range(top_k)})
@@ -72,7 +85,20 @@ class Library:
         for name in ("libggml-base.so", "libggml-cpu.so", "libggml.so"):
             if (folder / name).exists():
                 self.ggml = ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
+        self.folder = folder
         self.llama = ctypes.CDLL(str(folder / "libllama.so"), ctypes.RTLD_GLOBAL)
+        self.messages = LogCallback(self.keep)
+        self.kept = []
+
+    def keep(self, level, text, data):
+        self.kept.append(text or b"")
+
+    def start(self):
+        self.function("llama_log_set", None, LogCallback, ctypes.c_void_p)(self.messages, None)
+        if hasattr(self.llama, "ggml_backend_load_all_from_path"):
+            self.function("ggml_backend_load_all_from_path", None, ctypes.c_char_p)(
+                str(self.folder).encode())
+        self.function("llama_backend_init", None)()
 
     def function(self, names, result, *arguments):
         for name in names if isinstance(names, tuple) else (names,):
@@ -83,21 +109,32 @@ class Library:
         raise RuntimeError(f"libllama.so has none of {names}")
 
 
+def quantize(folder, source, out, ftype, threads):
+    """Writes the file in another format, as the library's own tool does."""
+    lib = Library(folder)
+    lib.start()
+    params = lib.function("llama_model_quantize_default_params", Opaque)()
+    # nthread and ftype are the first two fields in both projects.
+    struct.pack_into("<2i", params.raw, 0, threads, ftype)
+    return lib.function("llama_model_quantize", ctypes.c_uint32, ctypes.c_char_p, ctypes.c_char_p,
+                        ctypes.POINTER(Opaque))(source.encode(), out.encode(),
+                                                ctypes.byref(params))
+
+
 class Engine:
-    def __init__(self, folder, model, threads, context_tokens, sequences):
+    def __init__(self, folder, model, threads, context_tokens, sequences, repack):
         lib = Library(folder)
         pointer = ctypes.c_void_p
-        self.quiet = LogCallback(lambda level, text, data: None)
-        lib.function("llama_log_set", None, LogCallback, pointer)(self.quiet, None)
-        if hasattr(lib.llama, "ggml_backend_load_all_from_path"):
-            lib.function("ggml_backend_load_all_from_path", None, ctypes.c_char_p)(
-                str(folder).encode())
-        lib.function("llama_backend_init", None)()
+        lib.start()
+        params = lib.function("llama_model_default_params", Opaque)()
+        if repack:
+            params.raw[repack_offset(bytes(params.raw))] = 1
         self.model = lib.function(("llama_model_load_from_file", "llama_load_model_from_file"),
-                                  pointer, ctypes.c_char_p, Opaque)(
-            str(model).encode(), lib.function("llama_model_default_params", Opaque)())
+                                  pointer, ctypes.c_char_p, Opaque)(str(model).encode(), params)
         if not self.model:
             raise RuntimeError(f"{model}: the library does not load it")
+        if repack and not any(b"Repacked" in line for line in lib.kept):
+            raise RuntimeError(f"{model}: the library repacked nothing")
         self.new_context = lib.function(("llama_init_from_model", "llama_new_context_with_model"),
                                         pointer, pointer, Opaque)
         self.free_context = lib.function("llama_free", None, pointer)
@@ -191,10 +228,10 @@ class Engine:
         self.feed(self.timed, ids, range(len(ids)), [0] * len(ids), [1] * len(ids))
         return [self.logits_of(self.timed, row)[:vocab_size] for row in range(len(ids))]
 
-    def prefill(self, ids):
+    def prefill(self, ids, counts):
         wanted = [0] * (len(ids) - 1) + [1]
         seconds = 0.0
-        for context in (self.timed, self.counting):
+        for context in (self.timed, self.counting if counts else None):
             if context is None:
                 continue
             self.clear(context)
@@ -203,10 +240,10 @@ class Engine:
             seconds = took if context is self.timed else seconds
         return {"seconds": seconds, "experts": self.mean_distinct()}
 
-    def decode(self, prompts, steps):
+    def decode(self, prompts, steps, counts):
         times = []
-        for context, rounds in ((self.timed, steps), (self.counting, steps[:2])):
-            if context is None:
+        for context, rounds in ((self.timed, steps), (self.counting, steps[:2] if counts else [])):
+            if context is None or not rounds:
                 continue
             self.clear(context)
             for number, prompt in enumerate(prompts):
@@ -231,16 +268,27 @@ def answer(engine, request):
     if request["do"] == "logits":
         return {"rows": engine.logits(request["ids"], request["vocab_size"])}
     if request["do"] == "prefill":
-        return engine.prefill(request["ids"])
-    return engine.decode(request["prompts"], request["steps"])
+        return engine.prefill(request["ids"], request["count"])
+    return engine.decode(request["prompts"], request["steps"], request["count"])
 
 
 def main():
-    if len(sys.argv) != 6:
+    arguments = sys.argv[1:]
+    repack = arguments[-1:] == ["--repack"]
+    if repack:
+        arguments.pop()
+    if arguments[:1] == ["--quantize"] and len(arguments) == 6:
+        folder, source, out, ftype, threads = arguments[1:]
+        status = quantize(pathlib.Path(folder).resolve(), source, out, int(ftype), int(threads))
+        if status != 0:
+            print(f"llama_model_quantize ended with {status}")
+        return 5 if status != 0 else 0
+    if len(arguments) != 5:
         print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
         return 2
     try:
-        engine = Engine(pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], *map(int, sys.argv[3:]))
+        engine = Engine(pathlib.Path(arguments[0]).resolve(), arguments[1],
+                        *map(int, arguments[2:]), repack)
     except (OSError, RuntimeError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 5

@@ -1,7 +1,11 @@
-"""scripts/compare_peers.py and make_gguf.py: order of rounds, table, parsing, layouts, refusals."""
+"""scripts/compare_peers.py and make_gguf.py: order of rounds, table, parsing, layouts, who is left
+out, refusals."""
 
+import argparse
+import contextlib
 import io
 import json
+import math
 import random
 import struct
 import subprocess
@@ -12,14 +16,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import compare_peers  # noqa: E402
+import compare_peers_engines  # noqa: E402
 import compare_peers_figures as figures  # noqa: E402
 import compare_peers_llama  # noqa: E402
+import compare_peers_models  # noqa: E402
 import make_gguf  # noqa: E402
 
 
 def sample(seconds, wait_share=0.0, disk_faults=0, experts=8.0):
     return {"seconds": seconds, "experts": experts, "error": None, "wait_share": wait_share,
             "disk_faults": disk_faults}
+
+
+def table_with(columns, *rows):
+    return {"columns": [{"name": name} for name in columns], "rows": [list(row) for row in rows]}
+
+
+def safetensors(**tensors):
+    """name -> (dtype, shape, bytes) as the bytes of a file."""
+    header, offset = {}, 0
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(raw)]}
+        offset += len(raw)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + b"".join(one[2] for one in tensors.values())
 
 
 class Order(unittest.TestCase):
@@ -49,13 +70,20 @@ class Order(unittest.TestCase):
 class Table(unittest.TestCase):
     def rows(self, taken, keep=False):
         return {row["engine"]: row for row in figures.table_of(
-            {("m", "prefill 128", name): each for name, each in taken.items()}, keep)}
+            {("m", "prefill 128", name): each for name, each in taken.items()},
+            {("m", "prefill 128", "llama"): 64.0}, {("m", "llama"): 0.01}, keep)}
 
     def test_ratio_is_the_peers_median_over_ours(self):
         rows = self.rows({"moe-bench": [sample(s) for s in (1.0, 2.0, 9.0)],
                           "llama": [sample(s) for s in (5.0, 6.0, 7.0)]})
         self.assertEqual(rows["llama"]["ratio"], 3.0)
         self.assertEqual(rows["moe-bench"]["ratio"], 1.0)
+
+    def test_experts_and_error_stand_beside_the_times(self):
+        rows = self.rows({"moe-bench": [sample(1.0)], "llama": [sample(5.0)]})
+        self.assertEqual((rows["llama"]["experts"], rows["llama"]["logit_error"]), (64.0, 0.01))
+        self.assertEqual((rows["moe-bench"]["experts"], rows["moe-bench"]["logit_error"]),
+                         (None, None))
 
     def test_spread_is_half_the_quartile_distance_over_the_median(self):
         row = figures.summarise([sample(s) for s in (10.0, 11.0, 12.0, 13.0, 14.0)])
@@ -68,6 +96,15 @@ class Table(unittest.TestCase):
         self.assertEqual((rows["moe-bench"]["samples"], rows["moe-bench"]["dropped"]), (2, 1))
         self.assertEqual((rows["llama"]["samples"], rows["llama"]["dropped"]), (2, 1))
         self.assertEqual(self.rows(taken, keep=True)["llama"]["samples"], 3)
+
+    def test_rows_of_a_cell_stand_together_and_ours_first(self):
+        taken = {("m", cell, name): [sample(1.0)]
+                 for name in ("llama", "moe-bench int8", "moe-bench")
+                 for cell in ("prefill 512", "decode 1")}
+        rows = figures.table_of(taken, {}, {}, False)
+        self.assertEqual([(row["cell"], row["engine"]) for row in rows], [
+            (cell, name) for cell in ("prefill 512", "decode 1")
+            for name in ("moe-bench", "moe-bench int8", "llama")])
 
     def test_nothing_left_is_no_ratio(self):
         rows = self.rows({"moe-bench": [sample(1.0, wait_share=1.0)], "llama": [sample(1.0)]})
@@ -102,41 +139,57 @@ class Checks(unittest.TestCase):
         self.assertEqual(figures.expert_faults({"llama": 17.0}, 64, 8, 2), ["llama"])
         self.assertEqual(figures.expert_faults({"llama": None}, 64, 8, 2), [])
 
-    def test_logit_error_is_relative_to_their_spread(self):
-        report = {"tables": {"verify_stages": {
-            "columns": [{"name": "stage"}, {"name": "max_error"}],
-            "rows": [["embed", 9.0], ["logits", 0.5]]}}}
-        self.assertAlmostEqual(figures.logit_error(report, [[1.0, -1.0], [-1.0, 1.0]]), 0.5)
+    def test_logit_error_is_the_median_over_positions_of_what_is_off_in_spreads(self):
+        truth = [[1.0, -1.0, 1.0, -1.0]] * 3
+        off = [[1.1, -0.9, 1.1, -0.9], [1.0, -1.0, 1.0, -1.0], [9.0, 9.0, 9.0, 9.0]]
+        self.assertAlmostEqual(figures.logit_error(off, truth), 0.1)
+        self.assertEqual(figures.logit_error([[math.nan] * 4] * 3, truth), math.inf)
+        with self.assertRaises(ValueError):
+            figures.logit_error(off[:2], truth)
 
-    def test_golden_file(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "g.safetensors"
-            figures.write_golden(path, [3, 4], [[1.5, 2.0, 3.0], [4.0, 5.0, 6.0]])
-            raw = path.read_bytes()
-        (length,) = struct.unpack_from("<Q", raw)
-        header = json.loads(raw[8:8 + length])
-        self.assertEqual(length % 8, 0)
-        self.assertEqual(header["logits"]["shape"], [2, 3])
-        begin, end = header["logits"]["data_offsets"]
-        self.assertEqual(struct.unpack("<6f", raw[8 + length + begin:8 + length + end]),
-                         (1.5, 2.0, 3.0, 4.0, 5.0, 6.0))
+    def test_logits_are_read_and_their_shape_is_checked(self):
+        raw = safetensors(input_ids=("I32", [2], struct.pack("<2i", 3, 4)),
+                          logits=("F32", [2, 3], struct.pack("<6f", 1.5, 2.0, 3.0, 4.0, 5.0, 6.0)))
+        self.assertEqual([list(row) for row in figures.read_logits(raw, 2, 3)],
+                         [[1.5, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        with self.assertRaises(figures.PeerError):
+            figures.read_logits(raw, 3, 2)
 
 
 class Reports(unittest.TestCase):
-    REPORT = {"metrics": {"decode_distinct_experts": {"value": 5.5}}, "tables": {
-        "samples": {"columns": [{"name": "token"}, {"name": "time_s"}],
-                    "rows": [[1, 1.2], [0, 1.0], [2, 1.5], [3, 1.7]]},
-        "routing_expert_load": {
-            "columns": [{"name": "layer"}, {"name": "expert"}, {"name": "prefill_tokens"}],
-            "rows": [[0, 0, 3], [0, 1, 0], [0, 2, 1], [1, 0, 1], [1, 1, 0], [1, 2, 0]]}}}
+    LOAD = table_with(("layer", "expert", "prefill_tokens"), (0, 0, 3), (0, 1, 0), (0, 2, 1),
+                      (1, 0, 1), (1, 1, 0), (1, 2, 0))
+
+    def report(self, *samples, **experts):
+        return {"metrics": {name: {"value": value} for name, value in experts.items()},
+                "tables": {"routing_expert_load": self.LOAD, "samples": table_with(
+                    ("batch", "prompt_tokens", "token", "time_s"), *samples)}}
 
     def test_decode_is_the_median_gap(self):
-        seconds, experts = figures.figures_of(self.REPORT, "decode")
+        report = self.report((4, 16, 1, 1.2), (4, 16, 0, 1.0), (4, 16, 2, 1.5), (4, 16, 3, 1.7),
+                             decode_distinct_experts=5.5)
+        ((seconds, experts),) = figures.figures_of(report, "decode", [4])
         self.assertAlmostEqual(seconds, 0.2)
         self.assertEqual(experts, 5.5)
 
+    def test_each_batch_has_its_own_times_and_experts(self):
+        report = self.report((1, 16, 0, 1.0), (1, 16, 1, 1.1), (16, 16, 0, 2.0), (16, 16, 1, 2.5),
+                             **{"decode_distinct_experts": 8.0,
+                                "decode_distinct_experts.batch_1.prompt_tokens_16": 8.0,
+                                "decode_distinct_experts.batch_16.prompt_tokens_16": 56.0})
+        (one, experts), (many, more) = figures.figures_of(report, "decode", [1, 16])
+        self.assertAlmostEqual(one, 0.1)
+        self.assertAlmostEqual(many, 0.5)
+        self.assertEqual((experts, more), (8.0, 56.0))
+
     def test_prefill_counts_the_layer_that_ran_for_all_tokens(self):
-        self.assertEqual(figures.figures_of(self.REPORT, "prefill"), (1.0, 2))
+        report = self.report((1, 128, 0, 1.0))
+        self.assertEqual(figures.figures_of(report, "prefill", [128]), [(1.0, 2)])
+
+    def test_prefills_of_one_report_are_not_counted_together(self):
+        report = self.report((1, 128, 0, 1.0), (1, 512, 0, 4.0))
+        self.assertEqual(figures.figures_of(report, "prefill", [128, 512]),
+                         [(1.0, None), (4.0, None)])
 
     def test_sizes_of_every_shape(self):
         for name, experts, intermediate in (("OLMoE-1B-7B", 64, 1024),
@@ -171,6 +224,13 @@ class LlamaLayouts(unittest.TestCase):
             compare_peers_llama.context_offset(bytes(512))
         self.assertIsNone(compare_peers_llama.callback_offset(bytes(512), 0))
 
+    def test_flag_of_repacking(self):
+        head = struct.pack("<4i", -1, 1, 512, 256)
+        raw = head + bytes(56) + bytes((0, 1, 0, 0, 0, 0, 0, 0)) + bytes(400)
+        self.assertEqual(compare_peers_llama.repack_offset(raw), len(head) + 56 + 4)
+        with self.assertRaises(RuntimeError):
+            compare_peers_llama.repack_offset(bytes(512))
+
     def test_distinct_experts_of_a_view(self):
         # Two tokens, six experts in order of score, the first two are chosen.
         ids = [0, 1, 2, 3, 4, 5, 1, 3, 0, 2, 4, 5]
@@ -188,6 +248,107 @@ class Gguf(unittest.TestCase):
         self.assertEqual(struct.unpack("<2f", make_gguf.widen(raw)), (-1.5, 0.25))
 
 
+class Models(unittest.TestCase):
+    SIZES = {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 2,
+             "num_key_value_heads": 1, "head_dim": 32, "num_local_experts": 4,
+             "num_experts_per_tok": 2}
+
+    def test_the_keys_of_each_family(self):
+        mixtral = compare_peers_models.model_config("mixtral", self.SIZES, 2, 100, 64)
+        self.assertEqual((mixtral["num_local_experts"], mixtral["num_hidden_layers"]), (4, 2))
+        qwen = compare_peers_models.model_config("qwen3_moe", self.SIZES, 1, 100, 64)
+        self.assertEqual((qwen["num_experts"], qwen["moe_intermediate_size"]), (4, 32))
+        self.assertNotIn("num_local_experts", qwen)
+        for config in (mixtral, qwen):
+            self.assertIn(config["model_type"], make_gguf.FAMILIES)
+
+    def test_moe_bench_runs_the_file_and_rounds_by_itself(self):
+        class Files:
+            def gguf(self, form):
+                return f"{form}.gguf"
+        args = argparse.Namespace(activations=["f32", "int8"], run_options=["--isa", "avx2"])
+        own = lambda form: [  # noqa: E731
+            (engine.name, engine.model, engine.options)
+            for engine in compare_peers_engines.own_engines(args, Files(), form, Path("log"))]
+        isa = ["--isa", "avx2"]
+        # Integer activations go with rounded weights only.
+        self.assertEqual(own("bf16"), [("moe-bench", "bf16.gguf", ["--activations", "f32", *isa])])
+        self.assertEqual(own("q4_0"), [
+            ("moe-bench", "q4_0.gguf", ["--activations", "f32", *isa]),
+            ("moe-bench int4", "bf16.gguf", ["--activations", "f32", "--quantize", "int4", *isa]),
+            ("moe-bench a:int8", "q4_0.gguf", ["--activations", "int8", *isa]),
+            ("moe-bench int4 a:int8", "bf16.gguf",
+             ["--activations", "int8", "--quantize", "int4", *isa])])
+
+
+class FakeEngine:
+    """Answers as told; `dies_in` is the round (0 warms up) in which it ends."""
+
+    def __init__(self, name, rows=((1.0, -1.0),), experts=None, dies_in=None):
+        self.name, self.rows, self.experts, self.dies_in = name, rows, experts or {}, dies_in
+        self.options, self.calls, self.stopped = [], 0, False
+
+    def logits(self, ids, vocab_size):
+        return self.rows
+
+    def logits_with(self, ids, vocab_size, options):
+        return ((1.0, -1.0),)
+
+    def measure(self, kind, sizes, draw, counts=False):
+        if self.calls == self.dies_in:
+            raise figures.PeerError(f"{self.name}: ended")
+        self.calls += 1
+        return [sample(0.5, experts=self.experts.get(size, 8.0)) for size in sizes]
+
+    def stop(self):
+        self.stopped = True
+
+
+class WhoIsTimed(unittest.TestCase):
+    SIZES = {"num_local_experts": 64, "num_experts_per_tok": 8}
+
+    def setUp(self):
+        self.taken = compare_peers.Comparison(argparse.Namespace(
+            seed=0, rounds=2, prefill=[128], batch=[]))
+        errors = contextlib.redirect_stderr(io.StringIO())
+        errors.__enter__()
+        self.addCleanup(errors.__exit__, None, None, None)
+
+    def names(self, label):
+        return {name for model, _, name in self.taken.samples if model == label}
+
+    def test_wrong_logits(self):
+        engines = [FakeEngine("moe-bench"), FakeEngine("llama", ((1.01, -1.0),)),
+                   FakeEngine("ik", ((0.9, -1.0),))]
+        class Files:
+            vocab_size = 2
+        left = self.taken.check_logits("m", Files(), engines, None, ([1], ((1.0, -1.0),)))
+        self.assertEqual([engine.name for engine in left], ["moe-bench", "llama"])
+        self.assertTrue(engines[2].stopped)
+        self.assertEqual(self.taken.wrong, ["m: ik: logits"])
+        self.assertGreater(self.taken.errors["m", "ik"], self.taken.errors["m", "llama"])
+
+    def test_too_few_experts(self):
+        engines = [FakeEngine("moe-bench", experts={128: 64.0}), FakeEngine("llama",
+                   experts={128: 8.0}), FakeEngine("ik", experts={128: 63.0})]
+        self.taken.take_rounds("m", engines, None, self.SIZES)
+        self.assertEqual(self.names("m"), {"moe-bench", "ik"})
+        self.assertEqual(len(self.taken.samples["m", "prefill 128", "ik"]), 2)
+        self.assertEqual(self.taken.wrong, ["m: llama: 8.0 experts in prefill 128"])
+
+    def test_a_peer_that_ends_is_left_out_and_the_others_go_on(self):
+        self.taken.args.batch = [4]
+        engines = [FakeEngine("moe-bench", experts={128: 64.0, 4: 26.0}),
+                   FakeEngine("llama", experts={128: 64.0, 4: 26.0}, dies_in=1)]
+        self.taken.take_rounds("m", engines, None, self.SIZES)
+        self.assertEqual(self.names("m"), {"moe-bench"})
+        self.assertEqual(self.taken.failed, ["m: llama: ended"])
+
+    def test_without_ours_there_is_no_comparison(self):
+        with self.assertRaises(figures.PeerError):
+            self.taken.take_rounds("m", [FakeEngine("moe-bench", dies_in=0)], None, self.SIZES)
+
+
 class Refusals(unittest.TestCase):
     def run_script(self, *arguments):
         return subprocess.run([sys.executable, str(ROOT / "scripts" / "compare_peers.py"),
@@ -197,6 +358,12 @@ class Refusals(unittest.TestCase):
     def test_nothing_to_compare_with_is_usage(self):
         self.assertEqual(self.run_script().returncode, 2)
         self.assertEqual(self.run_script("--llama", ".", "--rounds", "0").returncode, 2)
+        for option, value in (("--formats", "q8_0,q5_0"), ("--parts", "whole"), ("--models", "x")):
+            done = self.run_script("--llama", ".", option, value)
+            self.assertEqual(done.returncode, 2, option)
+            self.assertIn(value.split(",")[-1], done.stderr)
+        # The quantiser is one of the libraries'.
+        self.assertEqual(self.run_script("--vllm", ".", "--formats", "q8_0").returncode, 2)
 
     def test_what_is_not_there_is_named_in_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
