@@ -237,8 +237,8 @@ struct KernelTable {
   void (*quantize_row)(const QuantizeArgs&) noexcept = nullptr;
   // gemm and gemm_gate_up take bf16 activations with fp8, mxfp4, int8 and int4 weights too.
   bool has_coded_bf16 = false;
-  // Rows of one call beyond which a product with bf16 activations gets no cheaper per row.
-  std::int64_t bf16_row_block = 96;
+  // Rows of one call beyond which a product with bf16 or int8 activations gets no cheaper per row.
+  std::int64_t rounded_row_block = 96;
 };
 
 // gemm and gemm_gate_up of the table take bf16 activations with weights of this format.

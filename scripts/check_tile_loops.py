@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PRODUCT = "tdpbf16ps"
+PRODUCTS = ("tdpbf16ps", "tdpbssd")
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*(?:#.*)?$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 STACK_TARGET = re.compile(r"(?:^|,)\s*-?(?:0x[0-9a-f]+)?\(%rsp[^()]*\)$")
@@ -39,7 +39,7 @@ def functions(listing):
 
 def product_loops(body):
     """Address ranges of the innermost loops that contain a tile product."""
-    products = [address for address, mnemonic, _ in body if mnemonic == PRODUCT]
+    products = [address for address, mnemonic, _ in body if mnemonic in PRODUCTS]
     loops = []
     for address, mnemonic, operands in body:
         if not mnemonic.startswith("j") or not re.match(r"[0-9a-f]+\b", operands):

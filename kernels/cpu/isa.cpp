@@ -119,8 +119,8 @@ IsaDetection detect_isa(const CpuFacts& facts, bool (*request_tiles)()) noexcept
   if (!has_vnni || !has_bits(facts.leaf7_1_eax, bit(5))) {
     return {.highest = Isa::kAvx512, .has_vnni = has_vnni};
   }
-  constexpr std::uint64_t kAmxBf16AndTile = bit(22) | bit(24);
-  if (!has_bits(facts.leaf7_edx, kAmxBf16AndTile)) {
+  constexpr std::uint64_t kAmxBf16TileInt8 = bit(22) | bit(24) | bit(25);
+  if (!has_bits(facts.leaf7_edx, kAmxBf16TileInt8)) {
     return {.highest = Isa::kAvx512Bf16, .has_vnni = true};
   }
   if (!has_bits(facts.xcr0, kTileState)) {

@@ -80,8 +80,10 @@ constexpr KernelTable kAmxTable = [] {
   table.isa = Isa::kAmx;
   table.gemm = amx::gemm;
   table.gemm_gate_up = amx::gemm_gate_up;
+  table.gemm_int8 = amx::gemm_int8;
+  table.gemm_gate_up_int8 = amx::gemm_gate_up_int8;
   table.has_coded_bf16 = true;
-  table.bf16_row_block = 256;
+  table.rounded_row_block = 256;
   return table;
 }();
 

@@ -29,6 +29,7 @@ constexpr std::array<std::int64_t, 15> kBatches = {1, 2,  3,  4,  5,  6,  7,    
                                                    9, 10, 11, 12, 13, 17, kMaxBatch};
 constexpr std::int64_t kXStride = 40;
 constexpr std::int64_t kYStride = kPanels * kPanelRows;
+constexpr std::int64_t kBlocks = 2;
 constexpr std::int64_t kPanelBytesMax = 2432;  // f32: 37 columns of 64 bytes, rounded up
 constexpr float kCanary = -12345.0F;
 
@@ -79,6 +80,9 @@ struct Workspace {
   alignas(64) std::array<std::byte, kPanels * kPanelBytesMax> packed;
   alignas(64) std::array<float, kInputRows * kXStride> x;
   alignas(64) std::array<std::uint16_t, kInputRows * kXStride> x_bf16;
+  std::array<std::int8_t, kInputRows * kXStride> x_codes;
+  std::array<float, kInputRows * kBlocks> x_scales;
+  std::array<std::int32_t, kInputRows * kBlocks> x_sums;
   std::array<std::int32_t, kMaxBatch> x_rows;
   std::array<float, kYStride> bias;
   std::array<float, kYStride> bias_up;
@@ -286,6 +290,112 @@ bool check_gate_up(const KernelTable& table, const PackedMatrix& weight, Activat
   return true;
 }
 
+// int8 activations, whose products are exact: every level has the bits of the scalar one.
+bool check_codes(const KernelTable& table, Workspace& work) {
+  for (std::int64_t row = 0; row < kInputRows; ++row) {
+    std::array<std::int8_t, kXStride> codes{};
+    std::array<float, kBlocks> scales;
+    std::array<std::int32_t, kBlocks> sums;
+    QuantizeArgs args{.x = work.x.data() + row * kXStride,
+                      .cols = kCols,
+                      .block_cols = kFp8BlockCols,
+                      .codes = codes.data(),
+                      .scales = scales.data(),
+                      .sums = sums.data()};
+    table.quantize_row(args);
+    args.codes = work.x_codes.data() + row * kXStride;
+    args.scales = work.x_scales.data() + row * kBlocks;
+    args.sums = work.x_sums.data() + row * kBlocks;
+    std::fill_n(args.codes, kXStride, std::int8_t{0});
+    scalar::quantize_row(args);
+    if (!std::equal(codes.begin(), codes.end(), args.codes) ||
+        !std::equal(scales.begin(), scales.end(), args.scales) ||
+        !std::equal(sums.begin(), sums.end(), args.sums)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class Args>
+void set_int8(const Workspace& work, Args& args) {
+  args.activation_format = ActivationFormat::kInt8;
+  args.x = work.x_codes.data();
+  args.x_stride = kXStride;
+  args.x_scales = work.x_scales.data();
+  args.x_sums = work.x_sums.data();
+  args.x_block_stride = kBlocks;
+}
+
+bool check_gemm_int8(const KernelTable& table, const PackedMatrix& weight, Workspace& work) {
+  GemmArgs args{.weight = weight, .panel_end = kPanels, .bias = work.bias.data()};
+  set_int8(work, args);
+  args.num_rows = kInputRows;
+  args.y = work.expected.data();
+  args.y_stride = kYStride;
+  scalar::gemm_int8(args);
+  args.x_rows = work.x_rows.data();
+  args.y = work.actual.data();
+  for (const std::int64_t batch : kBatches) {
+    work.actual.fill(kCanary);
+    args.num_rows = batch;
+    table.gemm_int8(args);
+    for (std::int64_t i = 0; i < batch; ++i) {
+      const float* const actual = work.actual.data() + i * kYStride;
+      const std::int64_t row = work.x_rows[static_cast<std::size_t>(i)];
+      if (!std::equal(actual, actual + kRows, work.expected.data() + row * kYStride) ||
+          std::count(actual + kRows, actual + kYStride, kCanary) != kYStride - kRows) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool check_gate_up_int8(const KernelTable& table, const PackedMatrix& weight, Workspace& work) {
+  GateUpArgs args{.weight = weight, .pair_end = kPairs};
+  set_int8(work, args);
+  args.num_rows = kInputRows;
+  args.gate_bias = work.bias.data();
+  args.up_bias = work.bias_up.data();
+  args.h = work.expected.data();
+  args.h_stride = kYStride;
+  args.intermediate = kIntermediate;
+  scalar::gemm_gate_up_int8(args);
+  args.x_rows = work.x_rows.data();
+  args.h = work.actual.data();
+  for (const std::int64_t batch : kBatches) {
+    work.actual.fill(kCanary);
+    args.num_rows = batch;
+    table.gemm_gate_up_int8(args);
+    for (std::int64_t i = 0; i < batch; ++i) {
+      const std::int64_t row = work.x_rows[static_cast<std::size_t>(i)];
+      if (!check_gate_up_row(work, ActivationFormat::kF32, i,
+                             work.expected.data() + row * kYStride)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+const char* check_int8(const KernelTable& table, Sequence& sequence, Workspace& work) {
+  make_inputs(sequence, work);
+  if (!check_codes(table, work)) {
+    return "quantize_row";
+  }
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const PackedMatrix weight = pack(make_weights(format, sequence, work), work);
+    if (!check_gemm_int8(table, weight, work)) {
+      return "gemm_int8";
+    }
+    if (!check_gate_up_int8(table, weight, work)) {
+      return "gemm_gate_up_int8";
+    }
+  }
+  return nullptr;
+}
+
 const char* check_products(const KernelTable& table, Sequence& sequence, Workspace& work) {
   make_inputs(sequence, work);
   for (const WeightFormat format : kFormats) {
@@ -417,6 +527,9 @@ bool self_test_table(const KernelTable& table, const char** failed) noexcept {
   *failed = check_vector_ops(table, sequence);
   if (*failed == nullptr) {
     *failed = check_products(table, sequence, work);
+  }
+  if (*failed == nullptr) {
+    *failed = check_int8(table, sequence, work);
   }
   if (*failed == nullptr && !check_attention(table, sequence)) {
     *failed = "attention";

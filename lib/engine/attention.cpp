@@ -125,7 +125,8 @@ void attention_block(const LayerContext& context) {
   norm_residual(context.exec, config, context.weights.input_norm, context.pass.num_rows(), ws);
   const AttentionWeights& attention = context.weights.attention;
   const LinearCall input{&attention.input,
-                         ws.normed.view(),
+                         with_int8(context.exec, attention.input, ws.normed.view(),
+                                   context.pass.num_rows(), ws.int8_x),
                          nullptr,
                          context.pass.num_rows(),
                          attention.input_bias.empty() ? nullptr : attention.input_bias.data(),
@@ -138,13 +139,14 @@ void attention_block(const LayerContext& context) {
     attend_gqa(context);
   }
   const std::int64_t num_out = context.num_out_rows();
-  const LinearCall output{&attention.output,
-                          ws.output.view(),
-                          nullptr,
-                          num_out,
-                          attention.output_bias.empty() ? nullptr : attention.output_bias.data(),
-                          ws.block.f32(0),
-                          ws.block.stride()};
+  const LinearCall output{
+      &attention.output,
+      with_int8(context.exec, attention.output, ws.output.view(), num_out, ws.int8_x),
+      nullptr,
+      num_out,
+      attention.output_bias.empty() ? nullptr : attention.output_bias.data(),
+      ws.block.f32(0),
+      ws.block.stride()};
   run_linear(context.exec, {&output, 1});
   observe(context.exec, "attn_out", context.layer, ws.block.f32(0), num_out, config.hidden_size,
           ws.block.stride());

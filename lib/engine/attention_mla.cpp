@@ -174,8 +174,11 @@ void attend_mla(const LayerContext& context) {
                [&](std::int64_t row) { store_latent(context, row); });
   const bool has_q_b = mla.q_lora_rank > 0;
   if (has_q_b) {
-    const LinearCall q_b{&weights.q_b, ws.q_a.view(), nullptr,        num_rows,
-                         nullptr,      ws.q_b.f32(0), ws.q_b.stride()};
+    const LinearCall q_b{
+        &weights.q_b,   with_int8(exec, weights.q_b, ws.q_a.view(), num_rows, ws.int8_x),
+        nullptr,        num_rows,
+        nullptr,        ws.q_b.f32(0),
+        ws.q_b.stride()};
     run_linear(exec, {&q_b, 1});
   }
   for_each_row(exec, num_rows, config.num_heads * 2 * config.head_dim, [&](std::int64_t row) {

@@ -46,13 +46,14 @@ void head(DecoderState& state, const Pass& pass, bool is_reduced, float* logits)
   observe(exec, "final_norm", -1, ws.normed.f32(0), num_rows, config.hidden_size,
           ws.normed.stride());
   const std::vector<float>& bias = state.weights->lm_head_bias;
-  const LinearCall call{&state.weights->lm_head,
-                        ws.normed.view(),
-                        is_reduced ? nullptr : pass.head_rows.data(),
-                        static_cast<std::int64_t>(pass.head_rows.size()),
-                        bias.empty() ? nullptr : bias.data(),
-                        logits,
-                        config.vocab_size};
+  const LinearCall call{
+      &state.weights->lm_head,
+      with_int8(exec, state.weights->lm_head, ws.normed.view(), num_rows, ws.int8_x),
+      is_reduced ? nullptr : pass.head_rows.data(),
+      static_cast<std::int64_t>(pass.head_rows.size()),
+      bias.empty() ? nullptr : bias.data(),
+      logits,
+      config.vocab_size};
   run_linear(exec, {&call, 1});
   if (config.logits_divisor != 1.0) {
     const auto divisor = static_cast<float>(config.logits_divisor);

@@ -41,6 +41,12 @@ struct Exec {
          kernels::takes_bf16(*exec.kernels, weight.format);
 }
 
+// Whether products with this matrix read activations as int8 codes.
+[[nodiscard]] inline bool reads_int8(const Exec& exec, const kernels::PackedMatrix& weight) {
+  return exec.activations == kernels::ActivationFormat::kInt8 && weight.cols > 0 &&
+         kernels::takes_int8(weight);
+}
+
 // Adds the wall time of a scope to one stage.
 class StageTimer {
  public:

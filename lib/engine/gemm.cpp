@@ -16,9 +16,10 @@ using kernels::PackedMatrix;
 // enough that the activations of the block stay in the second-level cache.
 constexpr std::int64_t kRowBlock = 96;
 
-// The same for a product of this call: levels with tiles want more, of bf16.
-std::int64_t row_block(const Exec& exec, bool use_bf16) {
-  return use_bf16 ? std::max(kRowBlock, exec.kernels->bf16_row_block) : kRowBlock;
+// The same for a product of this call: levels with tiles want more, of rounded activations.
+std::int64_t row_block(const Exec& exec, ActivationFormat format) {
+  return format == ActivationFormat::kF32 ? kRowBlock
+                                          : std::max(kRowBlock, exec.kernels->rounded_row_block);
 }
 
 // Items a thread gets of a large region: the last one to finish keeps the others waiting for about
@@ -98,15 +99,39 @@ void count_product(Exec& exec, const PackedMatrix& weight, std::int64_t rows) {
   exec.stats->flops += 2 * rows * weight.rows * weight.cols;
 }
 
-bool uses_bf16(const Exec& exec, const LinearCall& call) {
-  return reads_bf16(exec, *call.weight) && call.x.bf16 != nullptr;
+ActivationFormat format_of(const Exec& exec, const LinearCall& call) {
+  if (reads_bf16(exec, *call.weight) && call.x.bf16 != nullptr) return ActivationFormat::kBf16;
+  if (reads_int8(exec, *call.weight) && call.x.int8.fit(*call.weight)) {
+    return ActivationFormat::kInt8;
+  }
+  return ActivationFormat::kF32;
 }
 
-// The row list of a block that starts at `begin`, or the shifted base where there is no list.
-template <typename Element>
-const Element* shifted(const Element* x, const std::int32_t* x_rows, std::int64_t begin,
-                       std::int64_t stride) {
-  return x_rows == nullptr ? x + begin * stride : x;
+// The activations of an item's rows. With a row list this names the rows, without one the base is
+// shifted.
+template <typename Args>
+void set_rows(ActivationFormat format, const Activations& all, const std::int32_t* x_rows,
+              const WorkItem& item, Args& args) {
+  const Activations x = x_rows == nullptr ? all.from_row(item.row_begin) : all;
+  args.x_rows = x_rows == nullptr ? nullptr : x_rows + item.row_begin;
+  args.num_rows = item.row_end - item.row_begin;
+  args.activation_format = format;
+  args.x_stride = x.stride;
+  switch (format) {
+    case ActivationFormat::kF32:
+      args.x = x.f32;
+      return;
+    case ActivationFormat::kBf16:
+      args.x = x.bf16;
+      return;
+    case ActivationFormat::kInt8:
+      args.x = x.int8.codes;
+      args.x_stride = x.int8.stride;
+      args.x_scales = x.int8.scales;
+      args.x_sums = x.int8.sums;
+      args.x_block_stride = x.int8.num_blocks;
+      return;
+  }
 }
 
 }  // namespace
@@ -132,31 +157,41 @@ std::int64_t max_work_items(int num_threads, std::int64_t max_calls, std::int64_
          4 * static_cast<std::int64_t>(num_threads) * kItemsPerThread;
 }
 
+Activations with_int8(Exec& exec, const PackedMatrix& weight, const Activations& x,
+                      std::int64_t num_rows, Int8Buffer& buffer) {
+  if (!reads_int8(exec, weight)) return x;
+  buffer.clear();
+  Activations out = x;
+  out.int8 = buffer.take(num_rows, weight);
+  for_each_row(exec, num_rows, 2 * weight.cols, [&](std::int64_t row) {
+    out.int8.quantize(*exec.kernels, row, x.f32 + row * x.stride);
+  });
+  return out;
+}
+
 void run_linear(Exec& exec, std::span<const LinearCall> calls) {
   for (const LinearCall& call : calls) count_product(exec, *call.weight, call.num_rows);
   const auto shape_of = [&](std::size_t idx) {
     const LinearCall& call = calls[idx];
     return Shape{div_ceil(call.weight->rows, kPanelRows), call.weight->panel_stride_bytes,
-                 call.num_rows, row_block(exec, uses_bf16(exec, call))};
+                 call.num_rows, row_block(exec, format_of(exec, call))};
   };
   run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
     const LinearCall& call = calls[static_cast<std::size_t>(item.call)];
-    const bool use_bf16 = uses_bf16(exec, call);
+    const ActivationFormat format = format_of(exec, call);
     kernels::GemmArgs args;
     args.weight = *call.weight;
     args.panel_begin = item.unit_begin;
     args.panel_end = item.unit_end;
-    args.activation_format = use_bf16 ? ActivationFormat::kBf16 : ActivationFormat::kF32;
-    args.x = use_bf16 ? static_cast<const void*>(
-                            shifted(call.x.bf16, call.x_rows, item.row_begin, call.x.stride))
-                      : shifted(call.x.f32, call.x_rows, item.row_begin, call.x.stride);
-    args.x_stride = call.x.stride;
-    args.x_rows = call.x_rows == nullptr ? nullptr : call.x_rows + item.row_begin;
-    args.num_rows = item.row_end - item.row_begin;
+    set_rows(format, call.x, call.x_rows, item, args);
     args.bias = call.bias;
     args.y = call.y + item.row_begin * call.y_stride;
     args.y_stride = call.y_stride;
-    exec.kernels->gemm(args);
+    if (format == ActivationFormat::kInt8) {
+      exec.kernels->gemm_int8(args);
+    } else {
+      exec.kernels->gemm(args);
+    }
   });
 }
 
@@ -165,7 +200,7 @@ void run_gate_up(Exec& exec, std::span<const GateUpCall> calls) {
   const auto shape_of = [&](std::size_t idx) {
     const GateUpCall& call = calls[idx];
     return Shape{div_ceil(call.intermediate, kPanelRows), 2 * call.weight->panel_stride_bytes,
-                 call.num_rows, row_block(exec, call.use_bf16)};
+                 call.num_rows, row_block(exec, call.activations)};
   };
   run_items(exec, calls.size(), shape_of, [&](const WorkItem& item) {
     const GateUpCall& call = calls[static_cast<std::size_t>(item.call)];
@@ -173,10 +208,7 @@ void run_gate_up(Exec& exec, std::span<const GateUpCall> calls) {
     args.weight = *call.weight;
     args.pair_begin = item.unit_begin;
     args.pair_end = item.unit_end;
-    args.activation_format = call.use_bf16 ? ActivationFormat::kBf16 : ActivationFormat::kF32;
-    args.x_stride = call.x.stride;
-    args.x_rows = call.x_rows == nullptr ? nullptr : call.x_rows + item.row_begin;
-    args.num_rows = item.row_end - item.row_begin;
+    set_rows(call.activations, call.x, call.x_rows, item, args);
     args.glu = call.glu;
     args.limit = call.limit;
     args.alpha = call.alpha;
@@ -184,14 +216,16 @@ void run_gate_up(Exec& exec, std::span<const GateUpCall> calls) {
     args.up_bias = call.up_bias;
     args.h_stride = call.h_stride;
     args.intermediate = call.intermediate;
-    if (call.use_bf16) {
-      args.x = shifted(call.x.bf16, call.x_rows, item.row_begin, call.x.stride);
+    if (call.activations == ActivationFormat::kBf16) {
       args.h = call.h_bf16 + item.row_begin * call.h_stride;
     } else {
-      args.x = shifted(call.x.f32, call.x_rows, item.row_begin, call.x.stride);
       args.h = call.h_f32 + item.row_begin * call.h_stride;
     }
-    exec.kernels->gemm_gate_up(args);
+    if (call.activations == ActivationFormat::kInt8) {
+      exec.kernels->gemm_gate_up_int8(args);
+    } else {
+      exec.kernels->gemm_gate_up(args);
+    }
   });
 }
 

@@ -8,17 +8,26 @@
 #include "kernels/api.hpp"
 #include "lib/base/aligned_buffer.hpp"
 #include "lib/engine/exec.hpp"
+#include "lib/engine/int8_rows.hpp"
 
 namespace moe::engine {
 
-// Rows of activations in f32 and, in bf16 mode for the products that take bf16, rounded.
+// Rows of activations in f32 and, in the modes that round and for the products that take it,
+// rounded.
 struct Activations {
   const float* f32 = nullptr;
   const std::uint16_t* bf16 = nullptr;
   std::int64_t stride = 0;  // elements, of both
+  Int8Rows int8{};
 
+  // Other columns: int8 codes, which belong to whole rows, are left behind.
   [[nodiscard]] Activations at(std::int64_t offset) const {
     return {f32 + offset, bf16 == nullptr ? nullptr : bf16 + offset, stride};
+  }
+  [[nodiscard]] Activations from_row(std::int64_t row) const {
+    Activations rest = at(row * stride);
+    rest.int8 = int8.from(row);
+    return rest;
   }
 };
 
@@ -51,8 +60,8 @@ class ActivationBuffer {
   std::int64_t stride_ = 0;
 };
 
-// y[i][r] = W x_i + bias. Reads the bf16 activations where the mode and the weights allow it and
-// there are any.
+// y[i][r] = W x_i + bias. Reads the bf16 or int8 activations where the mode and the weights allow
+// it and there are any.
 struct LinearCall {
   const kernels::PackedMatrix* weight = nullptr;
   Activations x;
@@ -63,23 +72,29 @@ struct LinearCall {
   std::int64_t y_stride = 0;
 };
 
-// h[i] = glu(gate x_i, up x_i). Reads and writes bf16 when `use_bf16`, else f32.
+// h[i] = glu(gate x_i, up x_i). Reads `activations` and writes bf16 where these are, else f32.
 struct GateUpCall {
   const kernels::PackedMatrix* weight = nullptr;
   Activations x;
   const std::int32_t* x_rows = nullptr;
   std::int64_t num_rows = 0;
-  bool use_bf16 = false;
+  kernels::ActivationFormat activations = kernels::ActivationFormat::kF32;
   kernels::GluKind glu = kernels::GluKind::kSilu;
   float limit = 0.0F;
   float alpha = 0.0F;
   const float* gate_bias = nullptr;
   const float* up_bias = nullptr;
-  float* h_f32 = nullptr;  // one of the two, by use_bf16
+  float* h_f32 = nullptr;  // one of the two
   std::uint16_t* h_bf16 = nullptr;
   std::int64_t h_stride = 0;
   std::int64_t intermediate = 0;
 };
+
+// `x` with the int8 codes of its first `num_rows` rows, where the mode is int8 and the matrix takes
+// it. The codes stay in `buffer`, which is cleared first.
+[[nodiscard]] Activations with_int8(Exec& exec, const kernels::PackedMatrix& weight,
+                                    const Activations& x, std::int64_t num_rows,
+                                    Int8Buffer& buffer);
 
 // One parallel region for all calls together. Calls with no rows are allowed.
 void run_linear(Exec& exec, std::span<const LinearCall> calls);

@@ -33,26 +33,43 @@ constexpr std::uint32_t kTileRoundsPerCall = 100;
   instruction " %%" register "12, %%" register "13, %%" register "10\n\t"        \
   instruction " %%" register "12, %%" register "13, %%" register "11\n\t"
 
+// A product and an addition by turns, as where no instruction does both: pairs of 16-bit integers.
+#define MOE_PAIR_SUM(register, sum) \
+  "vpmaddwd %%" register "12, %%" register "13, %%" register "14\n\t"                       \
+  "vpaddd %%" register "14, %%" register sum ", %%" register sum "\n\t"
+#define MOE_TWELVE_PAIR_SUMS(register)                                                        \
+  MOE_PAIR_SUM(register, "0")                                                                 \
+  MOE_PAIR_SUM(register, "1") MOE_PAIR_SUM(register, "2") MOE_PAIR_SUM(register, "3")         \
+      MOE_PAIR_SUM(register, "4") MOE_PAIR_SUM(register, "5") MOE_PAIR_SUM(register, "6")     \
+          MOE_PAIR_SUM(register, "7") MOE_PAIR_SUM(register, "8") MOE_PAIR_SUM(register, "9") \
+              MOE_PAIR_SUM(register, "10") MOE_PAIR_SUM(register, "11")
+
 // vzeroall clears the whole of registers 0 to 15 and leaves no upper halves in use behind.
-#define MOE_VECTOR_LOOP(function, instruction, register)                                     \
-  void function() noexcept {                                                                 \
-    std::uint32_t rounds = kRoundsPerCall;                                                   \
-    asm volatile("vzeroall\n\t"                                                            \
-                 "1:\n\t" MOE_TWELVE_SUMS(instruction, register) "dec %[rounds]\n\t"       \
-                 "jnz 1b\n\t"                                                              \
-                 "vzeroall\n\t"                                                            \
-                 : [rounds] "+r"(rounds)                                                   \
-                 :                                                                         \
-                 : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",   \
-                   "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"); \
+#define MOE_VECTOR_LOOP(function, body)                                                         \
+  void function() noexcept {                                                                    \
+    std::uint32_t rounds = kRoundsPerCall;                                                      \
+    asm volatile(                                                                               \
+        "vzeroall\n\t"                                                                          \
+        "1:\n\t" body                                                                           \
+        "dec %[rounds]\n\t"                                                                     \
+        "jnz 1b\n\t"                                                                            \
+        "vzeroall\n\t"                                                                          \
+        : [rounds] "+r"(rounds)                                                                 \
+        :                                                                                       \
+        : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", \
+          "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");                                \
   }
 
-MOE_VECTOR_LOOP(fma_ymm, "vfmadd231ps", "ymm")
-MOE_VECTOR_LOOP(fma_zmm, "vfmadd231ps", "zmm")
-MOE_VECTOR_LOOP(bf16_zmm, "vdpbf16ps", "zmm")
-MOE_VECTOR_LOOP(int8_zmm, "vpdpbusd", "zmm")
+MOE_VECTOR_LOOP(fma_ymm, MOE_TWELVE_SUMS("vfmadd231ps", "ymm"))
+MOE_VECTOR_LOOP(fma_zmm, MOE_TWELVE_SUMS("vfmadd231ps", "zmm"))
+MOE_VECTOR_LOOP(bf16_zmm, MOE_TWELVE_SUMS("vdpbf16ps", "zmm"))
+MOE_VECTOR_LOOP(pairs_ymm, MOE_TWELVE_PAIR_SUMS("ymm"))
+MOE_VECTOR_LOOP(pairs_zmm, MOE_TWELVE_PAIR_SUMS("zmm"))
+MOE_VECTOR_LOOP(int8_zmm, MOE_TWELVE_SUMS("vpdpbusd", "zmm"))
 
 #undef MOE_VECTOR_LOOP
+#undef MOE_TWELVE_PAIR_SUMS
+#undef MOE_PAIR_SUM
 #undef MOE_TWELVE_SUMS
 
 // The 64 bytes of ldtilecfg (Intel SDM, "Tile configuration"): palette, start row, 14 reserved
@@ -118,9 +135,11 @@ constexpr double tile_ops(double products_per_row) {
   return 2.0 * 16.0 * 16.0 * products_per_row * kTilesPerRound * kTileRoundsPerCall;
 }
 
-constexpr std::array<MultiplyInstruction, 6> kInstructions = {{
+constexpr std::array<MultiplyInstruction, 8> kInstructions = {{
     {"vfmadd231ps ymm", "f32", Isa::kAvx2, vector_ops(16.0), fma_ymm},
+    {"vpmaddwd vpaddd ymm", "int8", Isa::kAvx2, vector_ops(32.0), pairs_ymm},
     {"vfmadd231ps zmm", "f32", Isa::kAvx512, vector_ops(32.0), fma_zmm},
+    {"vpmaddwd vpaddd zmm", "int8", Isa::kAvx512, vector_ops(64.0), pairs_zmm},
     {"vdpbf16ps zmm", "bf16", Isa::kAvx512Bf16, vector_ops(64.0), bf16_zmm},
     {"vpdpbusd zmm", "int8", Isa::kAvx512Bf16, vector_ops(128.0), int8_zmm},
     {"tdpbf16ps", "bf16", Isa::kAmx, tile_ops(32.0), bf16_tiles},
@@ -142,8 +161,13 @@ std::span<const MultiplyInstruction> multiply_instructions() {
 const MultiplyInstruction* multiply_instruction(Isa isa, ActivationFormat activations) {
   // bf16 activations on a level without bf16 products are widened: f32 there, too.
   const bool has_bf16_products = isa >= Isa::kAvx512Bf16;
-  const char* operands =
-      activations == ActivationFormat::kBf16 && has_bf16_products ? "bf16" : "f32";
+  const char* operands = activations == ActivationFormat::kInt8                        ? "int8"
+                         : activations == ActivationFormat::kBf16 && has_bf16_products ? "bf16"
+                                                                                       : "f32";
+  // AVX-512 multiplies int8 with VNNI where the processor has it.
+  if (activations == ActivationFormat::kInt8 && isa == Isa::kAvx512 && kernels::vnni_supported()) {
+    isa = Isa::kAvx512Bf16;
+  }
   const MultiplyInstruction* best = nullptr;
   for (const MultiplyInstruction& instruction : kInstructions) {
     if (instruction.isa <= isa && std::strcmp(instruction.operands, operands) == 0) {

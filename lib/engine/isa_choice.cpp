@@ -21,7 +21,15 @@ constexpr int kTimedRounds = 12;
 constexpr double kRoundS = 100e-6;
 
 const char* mode_name(ActivationFormat activations) {
-  return activations == ActivationFormat::kBf16 ? "bf16" : "f32";
+  switch (activations) {
+    case ActivationFormat::kF32:
+      return "f32";
+    case ActivationFormat::kBf16:
+      return "bf16";
+    case ActivationFormat::kInt8:
+      return "int8";
+  }
+  return "";
 }
 
 std::string case_name(const PeakCase& of) {
@@ -89,17 +97,19 @@ std::vector<PeakCase> candidates(const IsaRequest& request, const std::vector<Is
   const bool is_free_to_choose = request.activations.size() > 1;
   std::vector<PeakCase> cases;
   for (const Isa isa : levels) {
-    for (const ActivationFormat mode : {ActivationFormat::kBf16, ActivationFormat::kF32}) {
+    for (const ActivationFormat mode :
+         {ActivationFormat::kInt8, ActivationFormat::kBf16, ActivationFormat::kF32}) {
       const PeakCase of = {isa, request.weights, mode};
       if (std::ranges::count(request.activations, mode) == 0 || !probe.can_multiply(of)) continue;
-      const bool gains = mode == ActivationFormat::kF32 || isa >= Isa::kAvx512Bf16;
+      const bool gains = mode != ActivationFormat::kBf16 || isa >= Isa::kAvx512Bf16;
       if (gains || !is_free_to_choose) cases.push_back(of);
     }
   }
   if (cases.empty()) {
     throw Error(ErrorCode::kUsage,
-                "bf16 activations: no level that may run here multiplies them with these weights; "
-                "use f32");
+                fmt::format("{} activations: no level that may run here multiplies them with "
+                            "these weights; use f32",
+                            mode_name(request.activations.front())));
   }
   return cases;
 }

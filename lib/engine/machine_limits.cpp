@@ -244,7 +244,8 @@ std::vector<PeakCase> all_peak_cases() {
   for (int level = 0; level < kernels::kNumIsas; ++level) {
     const Isa isa = static_cast<Isa>(level);
     if (kernels::kernel_table(isa) == nullptr) continue;
-    for (const ActivationFormat activations : {ActivationFormat::kF32, ActivationFormat::kBf16}) {
+    for (const ActivationFormat activations :
+         {ActivationFormat::kF32, ActivationFormat::kBf16, ActivationFormat::kInt8}) {
       for (const WeightFormat weights :
            {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16, WeightFormat::kFp8,
             WeightFormat::kMxfp4, WeightFormat::kInt8, WeightFormat::kInt4}) {

@@ -19,6 +19,7 @@ WorkspaceShape workspace_shape(const model::ModelConfig& config, const EngineOpt
   shape.num_threads = options.num_threads;
   shape.is_unfused = options.moe_path == MoePath::kUnfused;
   shape.has_bf16 = options.activations == kernels::ActivationFormat::kBf16;
+  shape.has_int8 = options.activations == kernels::ActivationFormat::kInt8;
   return shape;
 }
 

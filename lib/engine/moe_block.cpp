@@ -9,6 +9,7 @@
 namespace moe::engine {
 namespace {
 
+using kernels::ActivationFormat;
 using model::ModelConfig;
 
 // Gathers the feed-forward blocks of a layer, each with the rows it works on, then runs all of them
@@ -19,6 +20,8 @@ class FfnBatch {
       : context_(context), glu_(context.ws.glu.data()), down_(context.ws.down.data()) {
     context.ws.gate_up_calls.clear();
     context.ws.linear_calls.clear();
+    context.ws.int8_h.clear();
+    context.ws.int8_first_row.clear();
   }
 
   // Results go to the next `num_rows` rows of ws.down. x_rows as in GemmArgs.
@@ -38,7 +41,10 @@ class FfnBatch {
     gate_up.x = x;
     gate_up.x_rows = x_rows;
     gate_up.num_rows = num_rows;
-    gate_up.use_bf16 = use_bf16;
+    gate_up.activations = use_bf16 ? ActivationFormat::kBf16
+                          : reads_int8(exec, weights.gate_up) && x.int8.fit(weights.gate_up)
+                              ? ActivationFormat::kInt8
+                              : ActivationFormat::kF32;
     gate_up.glu = config.activation == model::Activation::kGptOssGlu ? kernels::GluKind::kGptOss
                                                                      : kernels::GluKind::kSilu;
     gate_up.limit = static_cast<float>(config.swiglu_limit);
@@ -50,7 +56,13 @@ class FfnBatch {
     gate_up.h_stride = stride;
     gate_up.intermediate = weights.intermediate;
     context_.ws.gate_up_calls.push_back(gate_up);
-    const Activations h{h_f32, use_bf16 ? h_bf16 : nullptr, stride};
+    Activations h{h_f32, use_bf16 ? h_bf16 : nullptr, stride};
+    if (exec.activations == ActivationFormat::kInt8) {
+      if (reads_int8(exec, weights.down)) h.int8 = context_.ws.int8_h.take(num_rows, weights.down);
+      context_.ws.int8_first_row.push_back(num_rows_);
+      num_rows_ += num_rows;
+      widest_ = std::max(widest_, weights.intermediate);
+    }
     context_.ws.linear_calls.push_back(
         {&weights.down, h, nullptr, num_rows,
          weights.down_bias.empty() ? nullptr : weights.down_bias.data(), down_,
@@ -61,6 +73,7 @@ class FfnBatch {
 
   void run() {
     run_gate_up(context_.exec, context_.ws.gate_up_calls);
+    if (num_rows_ > 0) quantize_hidden();
     run_linear(context_.exec, context_.ws.linear_calls);
   }
 
@@ -71,18 +84,39 @@ class FfnBatch {
       const GateUpCall& call = ws.gate_up_calls[i];
       const std::int64_t stride = call.weight->rows;
       Activations x = call.x;
-      if (!call.use_bf16) x.bf16 = nullptr;
+      if (call.activations != ActivationFormat::kBf16) x.bf16 = nullptr;
+      if (call.activations != ActivationFormat::kInt8) x.int8 = {};
       const LinearCall product{call.weight,       x,     call.x_rows, call.num_rows, nullptr,
                                ws.gate_up.data(), stride};
       run_linear(context_.exec, {&product, 1});
       for_each_row(context_.exec, call.num_rows, 4 * call.intermediate, [&](std::int64_t row) {
         activate(call, row, ws.gate_up.data() + row * stride);
       });
-      run_linear(context_.exec, {&ws.linear_calls[i], 1});
+      const LinearCall& down = ws.linear_calls[i];
+      if (down.x.int8.codes != nullptr) {
+        for_each_row(context_.exec, down.num_rows, 2 * call.intermediate,
+                     [&](std::int64_t row) { quantize_row(down, row); });
+      }
+      run_linear(context_.exec, {&down, 1});
     }
   }
 
  private:
+  void quantize_row(const LinearCall& down, std::int64_t row) const {
+    down.x.int8.quantize(*context_.exec.kernels, row, down.x.f32 + row * down.x.stride);
+  }
+
+  // The rows of all calls that the down projections read as int8.
+  void quantize_hidden() const {
+    const Workspace& ws = context_.ws;
+    for_each_row(context_.exec, num_rows_, 2 * widest_, [&](std::int64_t row) {
+      const auto after = std::upper_bound(ws.int8_first_row.begin(), ws.int8_first_row.end(), row);
+      const auto idx = static_cast<std::size_t>(after - ws.int8_first_row.begin()) - 1;
+      const LinearCall& down = ws.linear_calls[idx];
+      if (down.x.int8.codes != nullptr) quantize_row(down, row - ws.int8_first_row[idx]);
+    });
+  }
+
   // h of one row. `products` holds 16 of gate and 16 of up by turns; the result is made in its
   // place, which never overtakes what is still to be read.
   void activate(const GateUpCall& call, std::int64_t row, float* products) const {
@@ -93,7 +127,7 @@ class FfnBatch {
       const float up = products[at + kLanes] + (call.up_bias == nullptr ? 0.0F : call.up_bias[i]);
       products[i] = glu(call, gate, up);
     }
-    if (call.use_bf16) {
+    if (call.activations == ActivationFormat::kBf16) {
       context_.exec.kernels->f32_to_bf16(products, call.intermediate,
                                          call.h_bf16 + row * call.h_stride);
     } else {
@@ -111,6 +145,9 @@ class FfnBatch {
   const LayerContext& context_;
   std::byte* glu_;
   float* down_;
+  // int8 activations: rows of all calls, and the longest.
+  std::int64_t num_rows_ = 0;
+  std::int64_t widest_ = 0;
 };
 
 // Router logits and choices of every row.
@@ -184,6 +221,10 @@ void run_experts(const LayerContext& context, std::int64_t num_rows) {
   Workspace& ws = context.ws;
   const bool is_weighted = context.config.moe.weight_on_input;
   if (is_weighted) weight_inputs(context, num_rows);
+  const FfnWeights& shared = context.weights.shared;
+  const Activations x = with_int8(context.exec, context.weights.experts.front().gate_up,
+                                  is_weighted ? ws.weighted.view() : ws.normed.view(),
+                                  is_weighted ? num_rows * context.top_k : num_rows, ws.int8_x);
   FfnBatch batch(context);
   for (std::size_t expert = 0; expert < context.weights.experts.size(); ++expert) {
     const std::int64_t begin = ws.expert_begin[expert];
@@ -191,15 +232,20 @@ void run_experts(const LayerContext& context, std::int64_t num_rows) {
     if (count == 0) continue;
     const FfnWeights& weights = context.weights.experts[expert];
     if (is_weighted) {
-      batch.add(weights, ws.weighted.view().at(begin * ws.weighted.stride()), nullptr, count);
+      batch.add(weights, x.from_row(begin), nullptr, count);
     } else {
-      batch.add(weights, ws.normed.view(), ws.sorted_rows.data() + begin, count);
+      batch.add(weights, x, ws.sorted_rows.data() + begin, count);
     }
     context.exec.stats->expert_weight_bytes_read +=
         packed_bytes(weights.gate_up) + packed_bytes(weights.down);
   }
-  if (context.weights.shared.intermediate > 0) {
-    batch.add(context.weights.shared, ws.normed.view(), nullptr, num_rows);
+  if (shared.intermediate > 0) {
+    const bool shares_x = !is_weighted && x.int8.fit(shared.gate_up);
+    batch.add(shared,
+              shares_x ? x
+                       : with_int8(context.exec, shared.gate_up, ws.normed.view(), num_rows,
+                                   ws.int8_shared),
+              nullptr, num_rows);
   }
   if (context.exec.moe_path == MoePath::kUnfused) {
     batch.run_unfused();
@@ -276,7 +322,9 @@ void dense_block(const LayerContext& context, std::int64_t num_rows) {
   const StageTimer timer(exec, Stage::kDense);
   norm_residual(exec, context.config, context.weights.post_attention_norm, num_rows, ws);
   FfnBatch batch(context);
-  batch.add(context.weights.dense, ws.normed.view(), nullptr, num_rows);
+  batch.add(context.weights.dense,
+            with_int8(exec, context.weights.dense.gate_up, ws.normed.view(), num_rows, ws.int8_x),
+            nullptr, num_rows);
   batch.run();
   observe(exec, "mlp_out", context.layer, ws.down.data(), num_rows, hidden, hidden);
   const auto multiplier = static_cast<float>(context.config.residual_multiplier);

@@ -14,6 +14,7 @@ constexpr std::int64_t kProductRows = 32;
 constexpr std::int64_t kProductCols = 256;
 // What most quantised checkpoints use (AWQ, GPTQ); the scales of a group of 32 cost more.
 constexpr std::int64_t kBlockCols = 128;
+constexpr std::int64_t kBlocks = kProductCols / kBlockCols;
 
 std::int64_t panel_size_bytes(WeightFormat format) {
   return kernels::panel_bytes(format, kProductCols, kBlockCols);
@@ -28,6 +29,9 @@ bool has_scales(WeightFormat format) {
 
 bool can_multiply(const PeakCase& of) {
   if (of.activations == ActivationFormat::kF32) return true;
+  if (of.activations == ActivationFormat::kInt8) {
+    return of.weights == WeightFormat::kInt8 || of.weights == WeightFormat::kInt4;
+  }
   const kernels::KernelTable* table = kernels::kernel_table(of.isa);
   return table != nullptr && kernels::takes_bf16(*table, of.weights);
 }
@@ -40,6 +44,8 @@ ProductLoop::ProductLoop(const PeakCase& of, std::int32_t num_threads)
     // Zero weights and activations, which no kernel treats apart.
     operands_.push_back({AlignedBytes(panel_size_bytes(of.weights) * num_panels),
                          AlignedBuffer<float>(kMaxTokens * kProductCols),
+                         AlignedBuffer<float>(kMaxTokens * kBlocks),
+                         AlignedBuffer<std::int32_t>(kMaxTokens * kBlocks),
                          AlignedBuffer<float>(kMaxTokens * kProductRows)});
   }
 }
@@ -61,10 +67,17 @@ void ProductLoop::run(std::int32_t thread_idx, std::int32_t num_tokens) {
   args.activation_format = case_.activations;
   args.x = operands.x.data();
   args.x_stride = kProductCols;
+  args.x_scales = operands.x_scales.data();
+  args.x_sums = operands.x_sums.data();
+  args.x_block_stride = kBlocks;
   args.num_rows = num_tokens;
   args.y = operands.y.data();
   args.y_stride = kProductRows;
-  table_->gemm(args);
+  if (case_.activations == ActivationFormat::kInt8) {
+    table_->gemm_int8(args);
+  } else {
+    table_->gemm(args);
+  }
 }
 
 }  // namespace moe::engine

@@ -40,7 +40,9 @@ class ProductLoop {
  private:
   struct Operands {
     AlignedBytes weights;
-    AlignedBuffer<float> x;  // large enough for bf16, too
+    AlignedBuffer<float> x;  // large enough for the shorter formats, too
+    AlignedBuffer<float> x_scales;
+    AlignedBuffer<std::int32_t> x_sums;
     AlignedBuffer<float> y;
   };
 

@@ -248,6 +248,7 @@ EngineOptions engine_options(const VerifyOptions& options,
   engine.num_threads = options.num_threads;
   engine.isa = options.isa;
   engine.kernel_table = options.kernel_table;
+  engine.activations = options.activations;
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.max_memory_bytes = options.max_memory_bytes;
   engine.max_sequences = static_cast<std::int32_t>(prompts.size());

@@ -1,8 +1,8 @@
 #pragma once
 
-// Compares the engine, in f32, with a golden file: a safetensors file of inputs and of the values a
-// right implementation computes from them (names and meanings: scenarios/checkpoints/README.md).
-// What a file lacks is not compared.
+// Compares the engine, in f32 unless another mode is asked for, with a golden file: a safetensors
+// file of inputs and of the values a right implementation computes from them (names and meanings:
+// scenarios/checkpoints/README.md). What a file lacks is not compared.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,7 @@ struct VerifyOptions {
   int num_threads = 1;
   kernels::Isa isa = kernels::Isa::kScalar;
   const kernels::KernelTable* kernel_table = nullptr;  // as in EngineOptions
+  kernels::ActivationFormat activations = kernels::ActivationFormat::kF32;
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_memory_bytes = 0;
 };
@@ -57,7 +58,7 @@ struct VerifyResult {
   bool is_partial = false;                // interrupted
 };
 
-// Loads the model (f32 activations) and runs the prompt alone, its decode steps, each ragged prompt
+// Loads the model and runs the prompt alone, its decode steps, each ragged prompt
 // alone, and all prompts as one batch. Throws Error(kInput) for a golden file that is malformed or
 // that does not belong to the model (shapes, token ids), and whatever Engine::load throws.
 [[nodiscard]] VerifyResult verify(const model::BoundModel& model,

@@ -25,6 +25,10 @@ class Allocator {
     bytes_ += bytes;
     return is_dry_ ? AlignedBytes() : AlignedBytes(bytes);
   }
+  Int8Buffer int8(std::int64_t rows, const Int8Buffer::RowSize& row) {
+    bytes_ += rows * row.bytes();
+    return is_dry_ ? Int8Buffer() : Int8Buffer(rows, row);
+  }
   template <typename Element>
   void reserve(std::vector<Element>& vector, std::int64_t count) {
     bytes_ += count * static_cast<std::int64_t>(sizeof(Element));
@@ -105,6 +109,33 @@ void make_ffn(const model::ModelConfig& config, const WorkspaceShape& shape, All
   ws.down = make.buffer<float>(down_rows * config.hidden_size);
 }
 
+// Rows of int8 codes for whatever matrix reads them.
+void make_int8(const model::ModelConfig& config, const ModelWeights& weights,
+               const WorkspaceShape& shape, Allocator& make, Workspace& ws) {
+  Int8Buffer::RowSize x;
+  Int8Buffer::RowSize shared;
+  Int8Buffer::RowSize h;
+  const auto cover_ffn = [&](const FfnWeights& ffn, Int8Buffer::RowSize& input) {
+    input.cover(ffn.gate_up);
+    h.cover(ffn.down);
+  };
+  x.cover(weights.lm_head);
+  for (const LayerWeights& layer : weights.layers) {
+    x.cover(layer.attention.input);
+    x.cover(layer.attention.output);
+    x.cover(layer.attention.q_b);
+    cover_ffn(layer.dense, x);
+    for (const FfnWeights& expert : layer.experts) cover_ffn(expert, x);
+    cover_ffn(layer.shared, shared);
+  }
+  const std::int64_t chosen = shape.max_rows * shape.top_k;
+  ws.int8_x =
+      make.int8(config.moe.weight_on_input ? std::max(chosen, shape.max_rows) : shape.max_rows, x);
+  ws.int8_shared = make.int8(shape.max_rows, shared);
+  ws.int8_h = make.int8(chosen + shape.max_rows, h);
+  make.reserve(ws.int8_first_row, config.moe.num_experts + 1);
+}
+
 }  // namespace
 
 Workspace make_workspace(const model::ModelConfig& config, const ModelWeights& weights,
@@ -117,6 +148,7 @@ Workspace make_workspace(const model::ModelConfig& config, const ModelWeights& w
   ws.block = make.activations(rows, config.hidden_size, false);
   make_attention(config, weights, shape, make, ws);
   make_ffn(config, shape, make, ws);
+  if (shape.has_int8) make_int8(config, weights, shape, make, ws);
   const std::int64_t max_calls =
       std::max<std::int64_t>(config.moe.num_experts + 1, config.attention.num_heads);
   make.reserve(ws.linear_calls, max_calls);

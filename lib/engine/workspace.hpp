@@ -30,6 +30,7 @@ struct WorkspaceShape {
   std::int32_t top_k = 0;
   int num_threads = 1;
   bool has_bf16 = false;    // bf16 activations
+  bool has_int8 = false;    // int8 activations
   bool is_unfused = false;  // MoePath::kUnfused
 };
 
@@ -66,6 +67,10 @@ struct Workspace {
   AlignedBytes glu;                         // outputs of gate and up, f32 or bf16
   AlignedBuffer<float> gate_up;             // unfused: [rows, gate and up of one block]
   AlignedBuffer<float> down;                // [rows * top_k + rows, hidden]
+  Int8Buffer int8_x;                        // inputs of a product
+  Int8Buffer int8_shared;  // the same of a shared expert whose weights are cut otherwise
+  Int8Buffer int8_h;       // outputs of gate and up: all rows of glu
+  std::vector<std::int64_t> int8_first_row;  // of each call, among the rows of int8_h
   std::vector<LinearCall> linear_calls;
   std::vector<GateUpCall> gate_up_calls;
 

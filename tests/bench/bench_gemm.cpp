@@ -20,6 +20,7 @@ namespace moe::kernels {
 namespace {
 
 using bench::Format;
+using bench::Int8Activations;
 using bench::kFormats;
 using bench::Weights;
 
@@ -64,10 +65,13 @@ void run_gemm(benchmark::State& state, const KernelTable& table, const Shape& sh
                 .num_rows = num_rows,
                 .y = y.data(),
                 .y_stride = shape.rows};
+  const bool is_int8 = activation == ActivationFormat::kInt8;
+  const Int8Activations codes(weights.view, is_int8 ? num_rows : 0);
+  if (is_int8) codes.set(args);
   std::int64_t idx = 0;
   for (auto _ : state) {
     args.weight = weights.copy(idx++);
-    table.gemm(args);
+    (is_int8 ? table.gemm_int8 : table.gemm)(args);
     benchmark::ClobberMemory();
   }
   set_rates(state, shape, num_rows, weights.bytes());
@@ -97,11 +101,16 @@ void run_gate_up(benchmark::State& state, const KernelTable& table, const Shape&
   set_rates(state, both, num_rows, weights.bytes());
 }
 
+const char* activation_suffix(ActivationFormat activation) {
+  return activation == ActivationFormat::kBf16   ? "_bf16"
+         : activation == ActivationFormat::kInt8 ? "_int8"
+                                                 : "";
+}
+
 void register_gemm(const KernelTable& table, const Shape& shape, const Format& format,
                    ActivationFormat activation) {
   const std::string suffix = "/" + std::string(isa_name(table.isa)) + "/" + shape.name + "/" +
-                             format.name + (activation == ActivationFormat::kBf16 ? "_bf16" : "") +
-                             "/";
+                             format.name + activation_suffix(activation) + "/";
   for (const std::int64_t num_rows : {1, 2, 4, 8, 16, 32, 128, 512}) {
     benchmark::RegisterBenchmark(
         ("gemm" + suffix + std::to_string(num_rows)).c_str(),
@@ -125,6 +134,9 @@ void register_level(const KernelTable& table) {
       if (format.format == WeightFormat::kBf16 ||
           (table.has_coded_bf16 && format.format >= WeightFormat::kFp8)) {
         register_gemm(table, shape, format, ActivationFormat::kBf16);
+      }
+      if (format.format == WeightFormat::kInt8 || format.format == WeightFormat::kInt4) {
+        register_gemm(table, shape, format, ActivationFormat::kInt8);
       }
       for (const std::int64_t num_rows : {1, 8, 48}) {
         benchmark::RegisterBenchmark(
@@ -186,6 +198,27 @@ void run_read(benchmark::State& state) {
 }  // namespace
 }  // namespace moe::kernels
 
+namespace moe::kernels {
+namespace {
+
+// A row as codes in blocks of 32.
+void run_quantize(benchmark::State& state, const KernelTable& table) {
+  constexpr std::int64_t kCols = 2048;
+  AlignedBuffer<float> x(kCols);
+  std::fill_n(x.data(), x.size(), 0.3F);
+  AlignedBuffer<std::int8_t> codes(kCols);
+  AlignedBuffer<float> scales(kCols / 32);
+  AlignedBuffer<std::int32_t> sums(kCols / 32);
+  for (auto _ : state) {
+    table.quantize_row({x.data(), kCols, 32, codes.data(), scales.data(), sums.data()});
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * kCols);
+}
+
+}  // namespace
+}  // namespace moe::kernels
+
 int main(int argc, char** argv) {
   using namespace moe::kernels;
   benchmark::RegisterBenchmark("limit/read", run_read);
@@ -198,6 +231,9 @@ int main(int argc, char** argv) {
     const KernelTable* table = kernel_table(static_cast<Isa>(level));
     if (table != nullptr) {
       register_level(*table);
+      benchmark::RegisterBenchmark(
+          ("quantize_row/" + std::string(isa_name(table->isa))).c_str(),
+          [table](benchmark::State& state) { run_quantize(state, *table); });
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -31,6 +31,7 @@ namespace moe::kernels {
 namespace {
 
 using bench::Format;
+using bench::Int8Activations;
 using bench::Weights;
 
 constexpr std::int64_t kCols = 256;
@@ -70,6 +71,41 @@ Work prepare_gemm(const KernelTable& table, const Format& format, std::int64_t n
     args.y = data->y.data();
     args.y_stride = kRows;
     table.gemm(args);
+  };
+}
+
+Work prepare_gemm_int8(const KernelTable& table, const Format& format, std::int64_t num_rows) {
+  struct Data : ProductData {
+    Data(const Format& of, std::int64_t rows)
+        : ProductData(of, kRows, rows), codes(weights.view, rows) {}
+    Int8Activations codes;
+  };
+  auto data = std::make_shared<Data>(format, num_rows);
+  return [data, &table, num_rows] {
+    GemmArgs args;
+    args.weight = data->weights.view;
+    args.panel_end = kRows / kPanelRows;
+    data->codes.set(args);
+    args.num_rows = num_rows;
+    args.y = data->y.data();
+    args.y_stride = kRows;
+    table.gemm_int8(args);
+  };
+}
+
+Work prepare_quantize(const KernelTable& table) {
+  struct Data {
+    AlignedBuffer<float> x = filled(2048, 0.3F);
+    AlignedBuffer<std::int8_t> codes{2048};
+    AlignedBuffer<float> scales{64};
+    AlignedBuffer<std::int32_t> sums{64};
+  };
+  auto data = std::make_shared<Data>();
+  return [data, &table] {
+    for (int i = 0; i < 100; ++i) {
+      table.quantize_row(
+          {data->x.data(), 2048, 32, data->codes.data(), data->scales.data(), data->sums.data()});
+    }
   };
 }
 
@@ -186,6 +222,11 @@ std::vector<Case> all_cases() {
         const std::string suffix = "/" + level + "/" + format.name + "/" + std::to_string(rows);
         cases.push_back({"gemm" + suffix,
                          [table, &format, rows] { return prepare_gemm(*table, format, rows); }});
+        if (format.format == WeightFormat::kInt8 || format.format == WeightFormat::kInt4) {
+          cases.push_back({"gemm_int8" + suffix, [table, &format, rows] {
+                             return prepare_gemm_int8(*table, format, rows);
+                           }});
+        }
         cases.push_back({"gate_up" + suffix,
                          [table, &format, rows] { return prepare_gate_up(*table, format, rows); }});
       }
@@ -194,6 +235,7 @@ std::vector<Case> all_cases() {
                      [table] { return prepare_attention(*table, 64, 64); }});
     cases.push_back({"attention/" + level + "/decode_1024",
                      [table] { return prepare_attention(*table, 1, 1024); }});
+    cases.push_back({"quantize_row/" + level, [table] { return prepare_quantize(*table); }});
     cases.push_back({"rms_norm/" + level, [table] { return prepare_rms_norm(*table); }});
   }
   cases.push_back({"router", prepare_router});

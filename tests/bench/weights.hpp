@@ -78,4 +78,38 @@ struct Weights {
   PackedMatrix view;
 };
 
+// Rows of int8 activations cut for these weights: every code is 60.
+struct Int8Activations {
+  Int8Activations(const PackedMatrix& weight, std::int64_t num_rows)
+      : block_cols(int8_block_cols(weight)),
+        stride(int8_row_elements(weight.cols, block_cols)),
+        num_blocks((weight.cols + block_cols - 1) / block_cols),
+        codes(num_rows * stride),
+        scales(num_rows * num_blocks),
+        sums(num_rows * num_blocks) {
+    std::memset(codes.data(), 60, static_cast<std::size_t>(codes.size()));
+    for (std::int64_t i = 0; i < scales.size(); ++i) {
+      scales[i] = 0.01F;
+      sums[i] = static_cast<std::int32_t>(60 * block_cols);
+    }
+  }
+
+  template <class Args>
+  void set(Args& args) const {
+    args.activation_format = ActivationFormat::kInt8;
+    args.x = codes.data();
+    args.x_stride = stride;
+    args.x_scales = scales.data();
+    args.x_sums = sums.data();
+    args.x_block_stride = num_blocks;
+  }
+
+  std::int64_t block_cols;
+  std::int64_t stride;
+  std::int64_t num_blocks;
+  AlignedBuffer<std::int8_t> codes;
+  AlignedBuffer<float> scales;
+  AlignedBuffer<std::int32_t> sums;
+};
+
 }  // namespace moe::kernels::bench

@@ -26,6 +26,18 @@ void hardware_product(int num_rows, const std::uint16_t* rows, const std::uint16
   Tiles::release();
 }
 
+void hardware_int8_product(int num_rows, const std::int8_t* rows, const std::int8_t* weights,
+                           std::int32_t* sums) {
+  using amx::Tiles;
+  Tiles::configure(amx::tile_config(num_rows));
+  Tiles::load<amx::kSumTile>(sums);
+  Tiles::load<amx::kRowTile>(rows);
+  Tiles::stream<amx::kWeightTile>(weights);
+  Tiles::dot_int8<amx::kSumTile, amx::kRowTile, amx::kWeightTile>();
+  Tiles::store<amx::kSumTile>(sums);
+  Tiles::release();
+}
+
 }  // namespace moe::kernels
 
 #else
@@ -37,6 +49,8 @@ std::array<std::byte, 64> hardware_config(int) {
 }
 
 void hardware_product(int, const std::uint16_t*, const std::uint16_t*, float*) {}
+
+void hardware_int8_product(int, const std::int8_t*, const std::int8_t*, std::int32_t*) {}
 
 }  // namespace moe::kernels
 

@@ -16,4 +16,8 @@ namespace moe::kernels {
 void hardware_product(int num_rows, const std::uint16_t* rows, const std::uint16_t* weights,
                       float* sums);
 
+// The same of int8: rows of 64 elements, integer sums.
+void hardware_int8_product(int num_rows, const std::int8_t* rows, const std::int8_t* weights,
+                           std::int32_t* sums);
+
 }  // namespace moe::kernels

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -88,6 +89,56 @@ TEST(EmulatedTile, TouchesOnlyTheConfiguredRows) {
   }
 }
 
+struct Int8TileOperands {
+  alignas(64) std::array<std::int8_t, 16 * 64> rows{};
+  alignas(64) std::array<std::int8_t, 16 * 64> weights{};
+  alignas(64) std::array<std::int32_t, 16 * 16> sums{};
+};
+
+void multiply_emulated(Int8TileOperands& operands, std::int64_t num_rows) {
+  EmulatedTiles::configure(amx::tile_config(num_rows));
+  EmulatedTiles::load<0>(operands.sums.data());
+  EmulatedTiles::load<4>(operands.rows.data());
+  EmulatedTiles::load<6>(operands.weights.data());
+  EmulatedTiles::dot_int8<0, 4, 6>();
+  EmulatedTiles::store<0>(operands.sums.data());
+  EmulatedTiles::release();
+}
+
+// Row 2, output 5: bytes 4 k to 4 k + 3 of the row meet those of output 5 in row k of the weights.
+TEST(EmulatedTile, MultipliesFoursOfSignedBytes) {
+  Int8TileOperands operands;
+  std::int32_t expected = 1000;
+  operands.sums[2 * 16 + 5] = expected;
+  for (std::size_t k = 0; k < 64; ++k) {
+    const int x = static_cast<int>(k * 37 % 256) - 128;
+    const int w = static_cast<int>(k * 91 % 256) - 128;
+    operands.rows[2 * 64 + k] = static_cast<std::int8_t>(x);
+    operands.weights[k / 4 * 64 + 5 * 4 + k % 4] = static_cast<std::int8_t>(w);
+    expected += x * w;
+  }
+  multiply_emulated(operands, 4);
+  for (std::size_t i = 0; i < operands.sums.size(); ++i) {
+    EXPECT_EQ(operands.sums[i], i == 2 * 16 + 5 ? expected : 0) << i;
+  }
+}
+
+TEST(EmulatedTile, IntegerSumsGoRoundAndBack) {
+  Int8TileOperands operands;
+  operands.rows.fill(-128);
+  operands.weights.fill(-128);
+  operands.sums.fill(std::numeric_limits<std::int32_t>::max());
+  multiply_emulated(operands, 3);
+  EXPECT_EQ(operands.sums[0], std::numeric_limits<std::int32_t>::min() + 64 * 128 * 128 - 1);
+  EXPECT_EQ(operands.sums[3 * 16], std::numeric_limits<std::int32_t>::max());  // no such row
+  operands.weights.fill(127);
+  operands.rows.fill(127);
+  multiply_emulated(operands, 3);
+  operands.rows.fill(-127);
+  multiply_emulated(operands, 3);
+  EXPECT_EQ(operands.sums[0], std::numeric_limits<std::int32_t>::min() + 64 * 128 * 128 - 1);
+}
+
 TEST(EmulatedTileDeathTest, AnInstructionWithoutAConfigurationIsIllegal) {
   TileOperands operands;
   EmulatedTiles::release();
@@ -107,6 +158,12 @@ TEST(StepMap, CutsColumnsAtBlocks) {
     EXPECT_EQ(map.block_end_step(idx), block_end[step]);
   }
   EXPECT_EQ(StepMap::make(0, 40).num_steps, 0);
+  const StepMap wide = StepMap::make(100, 80, amx::kInt8StepCols);  // 64 + 16, 20
+  EXPECT_EQ(wide.num_steps, 3);
+  EXPECT_EQ(wide.first_col(1), 64);
+  EXPECT_EQ(wide.num_cols(1), 16);
+  EXPECT_EQ(wide.first_col(2), 80);
+  EXPECT_EQ(wide.num_cols(2), 20);
 }
 
 TEST(RowTiles, AreOfEqualHeight) {
@@ -260,6 +317,21 @@ TEST_F(AmxHardware, ComputesTheBitsOfTheEmulation) {
                   std::bit_cast<std::uint32_t>(hardware.sums[i]));
       }
     }
+  }
+}
+
+TEST_F(AmxHardware, ComputesTheIntegersOfTheEmulation) {
+  Rng rng(42);
+  for (int num_rows = 1; num_rows <= 16; ++num_rows) {
+    Int8TileOperands emulated;
+    const auto code = [&] { return static_cast<std::int8_t>(rng.next_bits()); };
+    std::generate(emulated.rows.begin(), emulated.rows.end(), code);
+    std::generate(emulated.weights.begin(), emulated.weights.end(), code);
+    Int8TileOperands hardware = emulated;
+    multiply_emulated(emulated, num_rows);
+    hardware_int8_product(num_rows, hardware.rows.data(), hardware.weights.data(),
+                          hardware.sums.data());
+    EXPECT_EQ(hardware.sums, emulated.sums) << num_rows << " rows";
   }
 }
 

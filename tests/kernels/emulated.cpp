@@ -47,26 +47,39 @@ void gemm_gate_up_bf16(const GateUpArgs& args) noexcept {
   }
 }
 
-constexpr KernelTable kTable = {Isa::kAvx512, gemm, gemm_gate_up, attention,
-                                rms_norm,     axpy, f32_to_bf16,  dot};
-constexpr KernelTable kBf16Table = {.isa = Isa::kAvx512Bf16,
-                                    .gemm = gemm_bf16,
-                                    .gemm_gate_up = gemm_gate_up_bf16,
-                                    .attention = attention,
-                                    .rms_norm = rms_norm,
-                                    .axpy = axpy,
-                                    .f32_to_bf16 = f32_to_bf16,
-                                    .dot = dot,
-                                    .has_coded_bf16 = true};
+KernelTable avx512_table() {
+  KernelTable table{.isa = Isa::kAvx512,
+                    .gemm = gemm,
+                    .gemm_gate_up = gemm_gate_up,
+                    .attention = attention,
+                    .rms_norm = rms_norm,
+                    .axpy = axpy,
+                    .f32_to_bf16 = f32_to_bf16,
+                    .dot = dot};
+  add_emulated_int8(false, &table);
+  return table;
+}
+
+KernelTable avx512_bf16_table() {
+  KernelTable table = avx512_table();
+  table.isa = Isa::kAvx512Bf16;
+  table.gemm = gemm_bf16;
+  table.gemm_gate_up = gemm_gate_up_bf16;
+  table.has_coded_bf16 = true;
+  add_emulated_int8(true, &table);
+  return table;
+}
 
 }  // namespace
 
 const KernelTable& emulated_avx512_table() {
-  return kTable;
+  static const KernelTable table = avx512_table();
+  return table;
 }
 
 const KernelTable& emulated_avx512_bf16_table() {
-  return kBf16Table;
+  static const KernelTable table = avx512_bf16_table();
+  return table;
 }
 
 }  // namespace moe::kernels

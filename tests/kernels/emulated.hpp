@@ -13,4 +13,7 @@ namespace moe::kernels {
 [[nodiscard]] const KernelTable& emulated_avx512_bf16_table();
 [[nodiscard]] const KernelTable& emulated_amx_table();
 
+// Products of int8 activations, and their codes, with the integers of AVX-512.
+void add_emulated_int8(bool has_vnni, KernelTable* table);
+
 }  // namespace moe::kernels

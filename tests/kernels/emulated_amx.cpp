@@ -1,5 +1,6 @@
 #include "kernels/cpu/amx/products.hpp"
 #include "tests/kernels/emulated.hpp"
+#include "tests/kernels/emulated_int8.hpp"
 #include "tests/kernels/emulated_simd.hpp"
 #include "tests/kernels/emulated_tiles.hpp"
 
@@ -44,7 +45,9 @@ KernelTable amx_table() {
   table.gemm = amx_gemm;
   table.gemm_gate_up = amx_gemm_gate_up;
   table.has_coded_bf16 = true;
-  table.bf16_row_block = 256;
+  table.gemm_int8 = amx::gemm_int8<amx::EmulatedTiles, EmulatedIntegers>;
+  table.gemm_gate_up_int8 = amx::gemm_gate_up_int8<amx::EmulatedTiles, EmulatedIntegers>;
+  table.rounded_row_block = 256;
   return table;
 }
 

@@ -65,6 +65,11 @@ struct EmulatedTiles {
     MOE_CHECK(state().config.rows[sum] == state().config.rows[rows]);
     add_products(state().config.rows[sum], elements(rows), elements(weights), bytes(sum).data());
   }
+  template <int sum, int rows, int weights>
+  static void dot_int8() noexcept {
+    MOE_CHECK(state().config.rows[sum] == state().config.rows[rows]);
+    add_int8_products(state().config.rows[sum], bytes(rows), bytes(weights), bytes(sum).data());
+  }
 
  private:
   static constexpr std::size_t kNumTiles = 8;
@@ -98,6 +103,23 @@ struct EmulatedTiles {
       out[i] = flushed(bf16_value(bits[i]));
     }
     return out;
+  }
+  // Fours of signed bytes in rows of 16; sums are integers modulo 2^32 (Intel SDM, TDPBSSD).
+  static void add_int8_products(std::size_t num_rows, const Bytes& x, const Bytes& w,
+                                std::byte* sums) noexcept {
+    for (std::size_t row = 0; row < num_rows; ++row) {
+      for (std::size_t out = 0; out < 16; ++out) {
+        std::uint32_t sum = 0;
+        std::byte* const at = sums + (row * 16 + out) * sizeof(sum);
+        std::memcpy(&sum, at, sizeof(sum));
+        for (std::size_t k = 0; k < 64; ++k) {
+          const auto a = static_cast<std::int8_t>(x[row * 64 + k]);
+          const auto b = static_cast<std::int8_t>(w[k / 4 * 64 + out * 4 + k % 4]);
+          sum += static_cast<std::uint32_t>(a * b);
+        }
+        std::memcpy(at, &sum, sizeof(sum));
+      }
+    }
   }
   // x holds rows of 32 elements, w rows of 16 pairs; of sums, 16 floats a row.
   static void add_products(std::size_t num_rows, const Elements& x, const Elements& w,

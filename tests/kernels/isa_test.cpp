@@ -2,6 +2,7 @@
 // any function. Method: tables with one function exchanged for a wrong one.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 
@@ -69,7 +70,8 @@ TEST(Isa, AForcedLevelIsTheOneUnderTest) {
 CpuFacts amx_machine() {
   return {.leaf1_ecx = (1U << 12) | (1U << 27) | (1U << 28) | (1U << 29),
           .leaf7_ebx = (1U << 5) | (1U << 16) | (1U << 17) | (1U << 30) | (1U << 31),
-          .leaf7_edx = (1U << 22) | (1U << 24),
+          .leaf7_ecx = 1U << 11,
+          .leaf7_edx = (1U << 22) | (1U << 24) | (1U << 25),
           .leaf7_1_eax = 1U << 5,
           .leaf1d_eax = 1,
           .xcr0 = 0x600e7};
@@ -92,14 +94,20 @@ TEST(IsaDetection, FindsEveryLevel) {
   EXPECT_EQ(detect_isa(facts, grants).amx_refusal, nullptr);
   facts.leaf7_edx = 0;
   EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512Bf16);
+  facts.leaf7_ecx = 0;  // the level above AVX-512 needs VNNI, too
+  EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512);
+  EXPECT_FALSE(detect_isa(facts, must_not_be_asked).has_vnni);
+  facts.leaf7_ecx = 1U << 11;
   facts.leaf7_1_eax = 0;
   EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512);
+  EXPECT_TRUE(detect_isa(facts, must_not_be_asked).has_vnni);
   facts.xcr0 = 0x7;  // the system keeps ymm registers only
   EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx2);
   facts.xcr0 = 0x3;
   EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kScalar);
   EXPECT_EQ(detect_isa({}, must_not_be_asked).highest, Isa::kScalar);
   EXPECT_EQ(detect_isa(facts, must_not_be_asked).amx_refusal, nullptr);
+  EXPECT_FALSE(detect_isa(facts, must_not_be_asked).has_vnni);
 }
 
 TEST(IsaDetection, TilesThatCannotBeUsedAreRefusedWithAReason) {
@@ -117,8 +125,8 @@ TEST(IsaDetection, TilesThatCannotBeUsedAreRefusedWithAReason) {
   EXPECT_THAT(refusal(facts, must_not_be_asked), ::testing::HasSubstr("XCR0"));
 }
 
-TEST(IsaDetection, BothTileFeaturesAreNeeded) {
-  for (const unsigned missing : {22U, 24U}) {
+TEST(IsaDetection, AllTileFeaturesAreNeeded) {
+  for (const unsigned missing : {22U, 24U, 25U}) {
     CpuFacts facts = amx_machine();
     facts.leaf7_edx &= ~(1U << missing);
     EXPECT_EQ(detect_isa(facts, must_not_be_asked).highest, Isa::kAvx512Bf16);
@@ -147,6 +155,11 @@ TEST_P(SelfTest, LevelHasItsOwnTable) {
     if (other != nullptr && other->isa != isa) {
       EXPECT_NE(other->gemm, table().gemm);
       EXPECT_NE(other->gemm_gate_up, table().gemm_gate_up);
+      // AVX-512 with VNNI and the levels above share these.
+      if (std::min(other->isa, isa) < Isa::kAvx512) {
+        EXPECT_NE(other->gemm_int8, table().gemm_int8);
+        EXPECT_NE(other->gemm_gate_up_int8, table().gemm_gate_up_int8);
+      }
     }
   }
 }
@@ -223,6 +236,31 @@ TEST(SelfTestOfALevel, SeesACodedProductOfBf16ThatIsWrong) {
   EXPECT_EQ(failure_of(table), "gemm with bf16 activations");
   table.has_coded_bf16 = false;
   EXPECT_EQ(failure_of(table), "none");
+}
+
+TEST(SelfTestOfALevel, SeesOneWrongBitOfAnInt8Product) {
+  KernelTable table = sound();
+  table.gemm_int8 = [](const GemmArgs& args) noexcept {
+    sound().gemm_int8(args);
+    if (args.weight.format == WeightFormat::kInt4 && args.num_rows == 9) {
+      float& value = args.y[8 * args.y_stride + 40];
+      value = std::nextafter(value, 1e9F);
+    }
+  };
+  EXPECT_EQ(failure_of(table), "gemm_int8");
+  table = sound();
+  table.gemm_gate_up_int8 = [](const GateUpArgs& args) noexcept {
+    GateUpArgs other = args;
+    other.gate_bias = nullptr;
+    sound().gemm_gate_up_int8(other);
+  };
+  EXPECT_EQ(failure_of(table), "gemm_gate_up_int8");
+  table = sound();
+  table.quantize_row = [](const QuantizeArgs& args) noexcept {
+    sound().quantize_row(args);
+    args.sums[1] += 1;
+  };
+  EXPECT_EQ(failure_of(table), "quantize_row");
 }
 
 TEST(SelfTestOfALevel, SeesAMissingClamp) {

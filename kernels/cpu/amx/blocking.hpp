@@ -27,21 +27,23 @@ inline constexpr std::int64_t kMaxSumBlocks = 64;
   return a < b ? a : b;
 }
 
-// The columns of a matrix in steps of 32. A step does not cross the border of a block: the last
-// step of a block may be shorter, filled up with zeros.
+// The columns of a matrix in steps of 32, or what one product takes. A step does not cross the
+// border of a block: the last step of a block may be shorter, filled up with zeros.
 struct StepMap {
   std::int64_t cols;
   std::int64_t block_cols;
+  std::int64_t step_cols;
   std::int64_t block_steps;
   std::int64_t num_steps;
 
   // Without scales the matrix is one block.
-  static constexpr StepMap make(std::int64_t cols, std::int64_t block_cols) noexcept {
-    StepMap map{cols, block_cols, ceil_div(block_cols, kStepCols), 0};
+  static constexpr StepMap make(std::int64_t cols, std::int64_t block_cols,
+                                std::int64_t step_cols = kStepCols) noexcept {
+    StepMap map{cols, block_cols, step_cols, ceil_div(block_cols, step_cols), 0};
     if (cols > 0) {
       const std::int64_t last_block = (cols - 1) / block_cols;
       map.num_steps =
-          last_block * map.block_steps + ceil_div(cols - last_block * block_cols, kStepCols);
+          last_block * map.block_steps + ceil_div(cols - last_block * block_cols, step_cols);
     }
     return map;
   }
@@ -49,14 +51,14 @@ struct StepMap {
     return step / block_steps;
   }
   [[nodiscard]] constexpr std::int64_t col_in_block(std::int64_t step) const noexcept {
-    return step % block_steps * kStepCols;
+    return step % block_steps * step_cols;
   }
   [[nodiscard]] constexpr std::int64_t first_col(std::int64_t step) const noexcept {
     return block(step) * block_cols + col_in_block(step);
   }
   [[nodiscard]] constexpr std::int64_t num_cols(std::int64_t step) const noexcept {
     const std::int64_t block_end = smaller_of(cols, (block(step) + 1) * block_cols);
-    return smaller_of(kStepCols, block_end - first_col(step));
+    return smaller_of(step_cols, block_end - first_col(step));
   }
   // One past the last step of the block that `step` is in.
   [[nodiscard]] constexpr std::int64_t block_end_step(std::int64_t step) const noexcept {

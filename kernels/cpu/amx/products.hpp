@@ -1,15 +1,16 @@
 #pragma once
 
-// Products of bf16 activations over packed panels, written once over the tile layer T and the
-// vector type S: the hardware's (tiles.hpp, simd.hpp) and, in the tests, an emulation of both that
-// computes the same bits.
+// Products of bf16 and of int8 activations over packed panels, written once over the tile layer T
+// and the vector type S: the hardware's (tiles.hpp, simd.hpp) and, in the tests, an emulation of
+// both that computes the same bits.
 //
 // A block of rows is packed into tiles (rows.hpp) once per call where it fits the buffer. Pairs of
 // panels then go by: their sums with all rows of the block, then bias or activation function. Up to
 // 16 rows each weight is used once, so the panels are prefetched ahead of their only use. With more
 // rows, tiles of rows are taken in twos, 2 x 2 products from 4 loads, while each prefetches its
 // share of the next pair of panels; with many rows in pieces of columns that keep the panels in the
-// L1 cache. Coded weights are unpacked a piece at a time, in the L1 cache too.
+// L1 cache. Coded weights are unpacked a piece at a time, in the L1 cache too. Tiles of int8 hold
+// integer sums, which become floats at the end of a scale block.
 //
 // Figures behind the choices were measured with a prototype on a Xeon of the Emerald Rapids kind:
 // products come every 16 cycles, tile loads every 8 to 9 from the L1 and 23 from the L2 cache, so
@@ -43,7 +44,7 @@ struct Run {
   const std::byte* weights;  // first step of the first panel
   std::int64_t weights_panel_stride;
   std::int64_t num_steps;
-  const float* sums_in;  // null: from zero
+  const float* sums_in;  // null: from zero; of int8 as many integers
   float* sums_out;
   std::int64_t sums_tile_stride;  // floats
   std::int64_t sums_panel_stride;
@@ -98,9 +99,18 @@ template <class T, Reading reading, int tile>
   }
 }
 
+template <class T, bool is_int8, int sum, int rows, int weights>
+[[gnu::always_inline]] inline void dot() noexcept {
+  if constexpr (is_int8) {
+    T::template dot_int8<sum, rows, weights>();
+  } else {
+    T::template dot_bf16<sum, rows, weights>();
+  }
+}
+
 // The loop that everything is about. Locals only: what lies behind a pointer would be read again
 // after each tile instruction. A function of its own, so that the loop has all registers.
-template <class T, Reading reading, int R, int P>
+template <class T, bool is_int8, Reading reading, int R, int P>
 [[gnu::noinline]] void multiply(const Run& run) noexcept {
   constexpr std::int64_t kAheadSteps = 4;
   const std::byte* rows = run.rows;
@@ -131,17 +141,17 @@ template <class T, Reading reading, int R, int P>
     }
     load_rows<T, reading, kRowTile>(rows);
     T::template load<kWeightTile>(weights);
-    T::template dot_bf16<kSumTile, kRowTile, kWeightTile>();
+    dot<T, is_int8, kSumTile, kRowTile, kWeightTile>();
     if constexpr (P > 1) {
       T::template load<kWeightTile + 1>(weights + panel_stride);
-      T::template dot_bf16<kSumTile + 1, kRowTile, kWeightTile + 1>();
+      dot<T, is_int8, kSumTile + 1, kRowTile, kWeightTile + 1>();
     }
     if constexpr (R > 1) {
       load_rows<T, reading, kRowTile + 1>(rows + rows_tile_stride);
-      T::template dot_bf16<kSumTile + 2, kRowTile + 1, kWeightTile>();
+      dot<T, is_int8, kSumTile + 2, kRowTile + 1, kWeightTile>();
     }
     if constexpr (R > 1 && P > 1) {
-      T::template dot_bf16<kSumTile + 3, kRowTile + 1, kWeightTile + 1>();
+      dot<T, is_int8, kSumTile + 3, kRowTile + 1, kWeightTile + 1>();
     }
     rows += rows_step_stride;
     weights += kTileBytes;
@@ -149,12 +159,14 @@ template <class T, Reading reading, int R, int P>
   store_sums<T, R, P>(run);
 }
 
-template <class T, Reading reading>
+template <class T, bool is_int8, Reading reading>
 void multiply_any(const Run& run, bool two_tiles, bool two_panels) noexcept {
   if (two_tiles) {
-    return two_panels ? multiply<T, reading, 2, 2>(run) : multiply<T, reading, 2, 1>(run);
+    return two_panels ? multiply<T, is_int8, reading, 2, 2>(run)
+                      : multiply<T, is_int8, reading, 2, 1>(run);
   }
-  return two_panels ? multiply<T, reading, 1, 2>(run) : multiply<T, reading, 1, 1>(run);
+  return two_panels ? multiply<T, is_int8, reading, 1, 2>(run)
+                    : multiply<T, is_int8, reading, 1, 1>(run);
 }
 
 // A pair of panels at work (the last of an odd number: one), and the piece of columns.
@@ -171,11 +183,13 @@ struct PanelPair {
 template <class T, class S, class Weights>
 class Block {
  public:
-  Block(const PackedMatrix& weight, const SourceRows& rows, std::int64_t num_rows) noexcept
+  using Rows = typename Weights::Rows;
+
+  Block(const PackedMatrix& weight, const Rows& rows, std::int64_t num_rows) noexcept
       : weight_(weight),
         rows_(rows),
         tiles_(RowTiles::make(num_rows)),
-        map_(StepMap::make(weight.cols, Weights::step_block_cols(weight))),
+        map_(StepMap::make(weight.cols, Weights::step_block_cols(weight), Weights::kCols)),
         sums_floats_(2 * tiles_.num_tiles * tiles_.tile_floats()) {}
 
   // Calls finish(panel, num_panels, sums) for all panels of the range.
@@ -221,8 +235,10 @@ class Block {
     packed_begin_ = begin;
     packed_end_ = end;
     pack_rows(rows_, tiles_, map_, weight_.column_order, begin, end, row_buffer_);
-    if (has_offsets()) {
-      sum_rows<S>(rows_, tiles_, map_, weight_.column_order, begin, end, row_sums_);
+    if constexpr (!Weights::kIsInt8) {
+      if (has_offsets()) {
+        sum_rows<S>(rows_, tiles_, map_, weight_.column_order, begin, end, row_sums_);
+      }
     }
   }
 
@@ -280,7 +296,8 @@ class Block {
         Run run = make_run(pair, tile, end, end + 1, end == 0);
         run.weights = weight_buffer_;
         run.weights_panel_stride = kTileBytes;
-        multiply_any<T, Reading::kUnpacked>(run, has_second(tile), pair.num_panels > 1);
+        multiply_any<T, Weights::kIsInt8, Reading::kUnpacked>(run, has_second(tile),
+                                                              pair.num_panels > 1);
       }
     }
   }
@@ -298,16 +315,18 @@ class Block {
         const std::int64_t successor = pair.has_next ? 2 * weight_.panel_stride_bytes : 0;
         run.next = data + successor + (begin - run.num_steps) * kTileBytes;
         run.end_line = lines;
-        multiply_any<T, Reading::kFewRows>(run, false, pair.num_panels > 1);
+        multiply_any<T, Weights::kIsInt8, Reading::kFewRows>(run, false, pair.num_panels > 1);
         continue;
       }
       run.next = run.weights + 2 * weight_.panel_stride_bytes;
       run.first_line = smaller_of(lines, tile / 2 * share);
       run.end_line = pair.has_next ? smaller_of(lines, run.first_line + share) : run.first_line;
       if (tiles_.num_tiles <= kWholeTiles) {
-        multiply_any<T, Reading::kSomeRows>(run, has_second(tile), pair.num_panels > 1);
+        multiply_any<T, Weights::kIsInt8, Reading::kSomeRows>(run, has_second(tile),
+                                                              pair.num_panels > 1);
       } else {
-        multiply_any<T, Reading::kManyRows>(run, has_second(tile), pair.num_panels > 1);
+        multiply_any<T, Weights::kIsInt8, Reading::kManyRows>(run, has_second(tile),
+                                                              pair.num_panels > 1);
       }
     }
   }
@@ -349,7 +368,7 @@ class Block {
                              map_.col_in_block(step) / Weights::kCodesPerByte * kPanelRows;
     constexpr std::int64_t kAheadBytes = 4096;
     prefetch_lines<3>(codes + kAheadBytes, 0,
-                      kStepCols * kPanelRows / Weights::kCodesPerByte / kRowBytes);
+                      Weights::kCols * kPanelRows / Weights::kCodesPerByte / kRowBytes);
     Weights::unpack(weight_, {header, codes, map_.num_cols(step)}, out);
   }
 
@@ -364,9 +383,16 @@ class Block {
       Run run = make_run(pair, tile, step, run_end, begins);
       run.weights = weight_buffer_ + (step - begin) * kTileBytes;
       run.weights_panel_stride = kPieceSteps * kTileBytes;
-      multiply_any<T, Reading::kUnpacked>(run, has_second(tile), pair.num_panels > 1);
+      multiply_any<T, Weights::kIsInt8, Reading::kUnpacked>(run, has_second(tile),
+                                                            pair.num_panels > 1);
       if constexpr (Weights::kHasScales) {
-        if (run_end == block_end) scale_sums(pair, tile, map_.block(step));
+        if (run_end == block_end) {
+          if constexpr (Weights::kIsInt8) {
+            scale_integers(pair, tile, map_.block(step));
+          } else {
+            scale_sums(pair, tile, map_.block(step));
+          }
+        }
       }
       step = run_end;
     }
@@ -399,8 +425,45 @@ class Block {
     }
   }
 
+  // totals = totals + scale * activation scale * sums, and the part of f32 offsets, of the rows
+  // that exist in one or two tiles.
+  void scale_integers(const PanelPair& pair, std::int64_t tile, std::int64_t block) noexcept {
+    using Codes = typename Weights::Codes;
+    const std::int64_t first_row = tile * tiles_.tile_rows;
+    const std::int64_t num_rows =
+        smaller_of((has_second(tile) ? 2 : 1) * tiles_.tile_rows, tiles_.num_rows - first_row);
+    const bool has_zero_points = weight_.block.offset == OffsetKind::kZeroPoints;
+    const std::int32_t common = common_zero(weight_.format, weight_.block);
+    for (int p = 0; p < pair.num_panels; ++p) {
+      const std::byte* header = panel_data(pair.panel + p) + block * Codes::block_bytes(weight_);
+      const auto scale = Codes::scale(weight_, header);
+      const auto zero = has_zero_points ? S::load_i8_int(header + scales_bytes(weight_.block))
+                                        : S::broadcast_int(common);
+      const auto offset = weight_.block.offset == OffsetKind::kF32
+                              ? Codes::offset(weight_, header, scale)
+                              : S::broadcast(0.0F);
+      const float* sums = pair.sums + (p * tiles_.num_tiles + tile) * tiles_.tile_floats();
+      float* totals = pair.sums + sums_floats_ + (sums - pair.sums);
+      for (std::int64_t r = 0; r < num_rows; ++r) {
+        const std::int32_t x_sum = rows_.sum(first_row + r, block);
+        const float x_scale = rows_.scale(first_row + r, block);
+        auto sum =
+            S::load_int(static_cast<const std::int32_t*>(static_cast<const void*>(sums + r * 16)));
+        if (has_zero_points || common != 0) {
+          sum = S::sub_product(sum, zero, S::broadcast_int(x_sum));
+        }
+        const auto before = block == 0 ? S::broadcast(0.0F) : S::load(totals + r * 16);
+        auto total = S::fma(S::mul(scale, S::broadcast(x_scale)), S::to_float(sum), before);
+        if (weight_.block.offset == OffsetKind::kF32) {
+          total = S::fma(offset, S::broadcast(x_scale * static_cast<float>(x_sum)), total);
+        }
+        S::store(totals + r * 16, total);
+      }
+    }
+  }
+
   const PackedMatrix& weight_;
-  SourceRows rows_;
+  Rows rows_;
   RowTiles tiles_;
   StepMap map_;
   std::int64_t sums_floats_;       // of the sums of a pair
@@ -409,7 +472,7 @@ class Block {
   alignas(64) std::byte row_buffer_[kRowBufferBytes];
   alignas(64) float sums_[kSumBufferFloats];
   alignas(64) std::byte weight_buffer_[2 * kPieceSteps * kTileBytes];
-  float row_sums_[Weights::kHasScales ? kMaxSumBlocks * kMaxBlockRows : 1];
+  float row_sums_[Weights::kHasScales && !Weights::kIsInt8 ? kMaxSumBlocks * kMaxBlockRows : 1];
 };
 
 // Args is GemmArgs or GateUpArgs. Calls finish(first_row, tiles, panel, num_panels, sums) for every
@@ -417,12 +480,11 @@ class Block {
 template <class T, class S, class Weights, class Args, class Finish>
 void for_each_pair(const Args& args, std::int64_t panel_begin, std::int64_t panel_end,
                    const Finish& finish) noexcept {
-  const auto* x = static_cast<const std::uint16_t*>(args.x);
   const std::int64_t num_blocks = ceil_div(args.num_rows, kMaxBlockRows);
   for (std::int64_t idx = 0; idx < num_blocks; ++idx) {
     const std::int64_t begin = idx * args.num_rows / num_blocks;
     const std::int64_t end = (idx + 1) * args.num_rows / num_blocks;
-    Block<T, S, Weights> block(args.weight, {x, args.x_stride, args.x_rows, begin}, end - begin);
+    Block<T, S, Weights> block(args.weight, typename Weights::Rows(args, begin), end - begin);
     block.run(panel_begin, panel_end,
               [&](std::int64_t panel, int num_panels, const float* sums) noexcept {
                 finish(begin, block.tiles(), panel, num_panels, sums);
@@ -503,6 +565,26 @@ template <class T, class S>
 void gemm_gate_up_bf16(const GateUpArgs& args) noexcept {
   with_weights<S>(args.weight.format,
                   [&]<class Weights>() { gemm_gate_up_of<T, S, Weights>(args); });
+}
+
+// The same for int8 activations.
+template <class S, class Visit>
+[[gnu::always_inline]] inline void with_codes(WeightFormat format, const Visit& visit) noexcept {
+  if (format == WeightFormat::kInt8) {
+    visit.template operator()<Int8TileCodes<S>>();
+  } else if (format == WeightFormat::kInt4) {
+    visit.template operator()<Int4TileCodes<S>>();
+  }
+}
+
+template <class T, class S>
+void gemm_int8(const GemmArgs& args) noexcept {
+  with_codes<S>(args.weight.format, [&]<class Weights>() { gemm_of<T, S, Weights>(args); });
+}
+
+template <class T, class S>
+void gemm_gate_up_int8(const GateUpArgs& args) noexcept {
+  with_codes<S>(args.weight.format, [&]<class Weights>() { gemm_gate_up_of<T, S, Weights>(args); });
 }
 
 }  // namespace moe::kernels::amx

@@ -18,8 +18,49 @@ struct SourceRows {
   const std::int32_t* x_rows;
   std::int64_t first;
 
+  template <class Args>
+  SourceRows(const Args& args, std::int64_t first_row) noexcept
+      : x(static_cast<const std::uint16_t*>(args.x)),
+        stride(args.x_stride),
+        x_rows(args.x_rows),
+        first(first_row) {}
+
   [[nodiscard]] const std::uint16_t* row(std::int64_t idx) const noexcept {
     return x + (x_rows != nullptr ? x_rows[first + idx] : first + idx) * stride;
+  }
+};
+
+// The same of int8 codes, with the scales and sums of their blocks.
+struct Int8SourceRows {
+  const std::int8_t* x;
+  std::int64_t stride;
+  const float* x_scales;
+  const std::int32_t* x_sums;
+  std::int64_t x_block_stride;
+  const std::int32_t* x_rows;
+  std::int64_t first;
+
+  template <class Args>
+  Int8SourceRows(const Args& args, std::int64_t first_row) noexcept
+      : x(static_cast<const std::int8_t*>(args.x)),
+        stride(args.x_stride),
+        x_scales(args.x_scales),
+        x_sums(args.x_sums),
+        x_block_stride(args.x_block_stride),
+        x_rows(args.x_rows),
+        first(first_row) {}
+
+  [[nodiscard]] std::int64_t source(std::int64_t idx) const noexcept {
+    return x_rows != nullptr ? x_rows[first + idx] : first + idx;
+  }
+  [[nodiscard]] const std::int8_t* row(std::int64_t idx) const noexcept {
+    return x + source(idx) * stride;
+  }
+  [[nodiscard]] float scale(std::int64_t idx, std::int64_t block) const noexcept {
+    return x_scales[source(idx) * x_block_stride + block];
+  }
+  [[nodiscard]] std::int32_t sum(std::int64_t idx, std::int64_t block) const noexcept {
+    return x_sums[source(idx) * x_block_stride + block];
   }
 };
 
@@ -68,6 +109,36 @@ inline void pack_rows(const SourceRows& rows, const RowTiles& tiles, const StepM
       for (std::int64_t r = count; r < tiles.tile_rows; ++r) {
         pack_step_row(nullptr, nullptr, 0, 0, at);
         at += kStepCols;
+      }
+    }
+  }
+}
+
+// The same for codes; a short step is filled up with zeros.
+inline void pack_rows(const Int8SourceRows& rows, const RowTiles& tiles, const StepMap& map,
+                      const std::int32_t* /*column_order*/, std::int64_t begin, std::int64_t end,
+                      std::byte* out) noexcept {
+  const std::int64_t block_stride = padded_codes(map.block_cols);
+  for (std::int64_t tile = 0; tile < tiles.num_tiles; ++tile) {
+    const std::int64_t first = tile * tiles.tile_rows;
+    const std::int64_t count = smaller_of(tiles.tile_rows, tiles.num_rows - first);
+    const std::int8_t* in[kTileRows];
+    for (std::int64_t r = 0; r < count; ++r) {
+      in[r] = rows.row(first + r);
+    }
+    for (std::int64_t step = begin; step < end; ++step) {
+      const std::int64_t at = map.block(step) * block_stride + map.col_in_block(step);
+      const auto num_cols = static_cast<std::size_t>(map.num_cols(step));
+      for (std::int64_t r = 0; r < tiles.tile_rows; ++r) {
+        if (r >= count) {
+          __builtin_memset(out, 0, kRowBytes);
+        } else if (num_cols == kRowBytes) {
+          __builtin_memcpy(out, in[r] + at, kRowBytes);
+        } else {
+          __builtin_memset(out, 0, kRowBytes);
+          __builtin_memcpy(out, in[r] + at, num_cols);
+        }
+        out += kRowBytes;
       }
     }
   }

@@ -17,8 +17,10 @@ inline constexpr std::int64_t kTileRows = 16;
 inline constexpr std::int64_t kRowBytes = 64;
 inline constexpr std::int64_t kTileBytes = kTileRows * kRowBytes;
 // Columns of weights that one product takes: 32 bf16 of a row of activations; of the weights a
-// panel's pairs of columns, [16 pairs][16 outputs][2], as packed.
+// panel's pairs of columns, [16 pairs][16 outputs][2], as packed. Of int8 64, the weights in fours
+// of columns, [16 fours][16 outputs][4].
 inline constexpr std::int64_t kStepCols = 32;
+inline constexpr std::int64_t kInt8StepCols = 64;
 
 // The operand of ldtilecfg (Intel SDM volume 2A).
 struct alignas(64) TileConfig {

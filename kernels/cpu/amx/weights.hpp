@@ -7,18 +7,23 @@
 //   fp8    e4m3 / 256 (the scale makes up for it): 4 bits, normal in bf16
 //   mxfp4  times its scale, a power of two; magnitudes that are not normal in f32 count as zero or
 //          infinite
-// so that only the sum over a scale block, in f32, meets the scale.
+// so that only the sum over a scale block, in f32, meets the scale. For int8 activations codes stay
+// what they are, in fours of columns; zero points and scales are applied to the integer sums.
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu/amx/blocking.hpp"
+#include "kernels/cpu/amx/rows.hpp"
 #include "kernels/cpu/simd/sums.hpp"
 
 namespace moe::kernels::amx {
 
 template <class S>
 struct Bf16Weights {
+  using Rows = SourceRows;
+  static constexpr bool kIsInt8 = false;
+  static constexpr std::int64_t kCols = kStepCols;
   static constexpr bool kIsDirect = true;
   static constexpr bool kHasScales = false;
 
@@ -71,6 +76,9 @@ struct StepCodes {
 template <class S>
 struct Mxfp4Weights {
   using Codes = simd::Mxfp4Codes<S>;
+  using Rows = SourceRows;
+  static constexpr bool kIsInt8 = false;
+  static constexpr std::int64_t kCols = kStepCols;
   static constexpr bool kIsDirect = false;
   static constexpr bool kHasScales = false;
   static constexpr bool kMayHaveOffsets = false;
@@ -92,6 +100,9 @@ static_assert(kMxfp4Group == kStepCols);
 template <class S>
 struct Fp8Weights {
   using Codes = simd::Fp8Codes<S>;
+  using Rows = SourceRows;
+  static constexpr bool kIsInt8 = false;
+  static constexpr std::int64_t kCols = kStepCols;
   static constexpr bool kIsDirect = false;
   static constexpr bool kHasScales = true;
   static constexpr bool kMayHaveOffsets = false;
@@ -110,6 +121,9 @@ struct Fp8Weights {
 template <class S>
 struct Int8Weights {
   using Codes = simd::Int8Codes<S>;
+  using Rows = SourceRows;
+  static constexpr bool kIsInt8 = false;
+  static constexpr std::int64_t kCols = kStepCols;
   static constexpr bool kIsDirect = false;
   static constexpr bool kHasScales = true;
   static constexpr bool kMayHaveOffsets = true;
@@ -134,6 +148,9 @@ struct Int8Weights {
 template <class S>
 struct Int4Weights {
   using Codes = simd::Int4Codes<S>;
+  using Rows = SourceRows;
+  static constexpr bool kIsInt8 = false;
+  static constexpr std::int64_t kCols = kStepCols;
   static constexpr bool kIsDirect = false;
   static constexpr bool kHasScales = true;
   static constexpr bool kMayHaveOffsets = true;
@@ -161,6 +178,68 @@ struct Int4Weights {
           S::template store_u4_pairs<0>(at, in.codes + pair * kPanelRows);
         });
     }
+  }
+};
+
+// Codes of int8 activations' products. `bytes` per four columns; turn(at, out) brings those at `at`
+// into fours.
+template <std::int64_t bytes, class Turn>
+[[gnu::always_inline]] inline void unpack_fours(const StepCodes& in, std::int64_t codes_per_byte,
+                                                std::byte* out, Turn turn) noexcept {
+  const std::byte* at = in.codes;
+  std::int64_t col = 0;
+  for (; col + 4 <= in.num_cols; col += 4) {
+    turn(at, out);
+    at += bytes;
+    out += kRowBytes;
+  }
+  if (col < in.num_cols) {
+    std::byte rest[static_cast<std::size_t>(bytes)] = {};
+    __builtin_memcpy(
+        rest, at,
+        static_cast<std::size_t>(ceil_div(in.num_cols - col, codes_per_byte) * kPanelRows));
+    turn(rest, out);
+    out += kRowBytes;
+    col += 4;
+  }
+  for (; col < kInt8StepCols; col += 4) {
+    __builtin_memset(out, 0, kRowBytes);
+    out += kRowBytes;
+  }
+}
+
+template <class S>
+struct Int8TileCodes {
+  using Codes = simd::Int8Codes<S>;
+  using Rows = Int8SourceRows;
+  static constexpr bool kIsInt8 = true;
+  static constexpr std::int64_t kCols = kInt8StepCols;
+  static constexpr bool kIsDirect = false;
+  static constexpr bool kHasScales = true;
+  static constexpr bool kMayHaveOffsets = false;  // those of bf16 sums
+  static constexpr std::int64_t kCodesPerByte = 1;
+
+  static std::int64_t step_block_cols(const PackedMatrix& weight) noexcept {
+    return activation_block_cols(weight.cols, weight.block_cols);
+  }
+  static void unpack(const PackedMatrix&, const StepCodes& in, std::byte* out) noexcept {
+    unpack_fours<4 * kPanelRows>(in, kCodesPerByte, out,
+                                 [](const std::byte* at, std::byte* to) noexcept {
+                                   S::store_dot(to, S::load_i8_fours(at));
+                                 });
+  }
+};
+
+template <class S>
+struct Int4TileCodes : Int8TileCodes<S> {
+  using Codes = simd::Int4Codes<S>;
+  static constexpr std::int64_t kCodesPerByte = 2;
+
+  static void unpack(const PackedMatrix&, const StepCodes& in, std::byte* out) noexcept {
+    unpack_fours<2 * kPanelRows>(in, kCodesPerByte, out,
+                                 [](const std::byte* at, std::byte* to) noexcept {
+                                   S::store_dot(to, S::load_u4_fours(at));
+                                 });
   }
 };
 

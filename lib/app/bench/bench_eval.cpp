@@ -35,7 +35,7 @@ constexpr const char* kProtocol =
     "window_tokens "
     "tokens from the start, not overlapping, each a sequence of its own at positions 0..; the "
     "first "
-    "token of a window is not scored, a last window of one token is left out; f32 activations, "
+    "token of a window is not scored, a last window of one token is left out; "
     "log-softmax and sums in f64";
 constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 30;
 
@@ -159,19 +159,24 @@ int run_eval(const EvalArgs& args, const ToolContext& context) {
     return engine::evaluate(engine, text.ids, text.bytes_per_token,
                             {args.window_tokens, args.max_windows}, progress, *context.interrupt);
   };
-  const auto make_setup = [&] {
-    EngineSetup made = resolve_engine(args.engine, model);
+  const auto make_setup = [&](const EngineArgs& engine_args) {
+    EngineSetup made = resolve_engine(engine_args, model);
     made.options.max_sequences = 1;
     made.options.max_context = args.window_tokens;
     return made;
   };
-  EngineSetup setup = make_setup();
+  // The weights as stored are no integers.
+  EngineArgs stored_args = args.engine;
+  if (args.engine.quantize != "none" && stored_args.activations == "int8") {
+    stored_args.activations = "f32";
+  }
+  EngineSetup setup = make_setup(stored_args);
   std::optional<engine::EvaluateResult> as_stored;
   std::optional<Quantized> quantized;
   if (args.engine.quantize != "none") {
     as_stored = evaluate(setup);
     quantized = apply_quantize_option(args.engine, progress, *context.interrupt, model);
-    setup = make_setup();
+    setup = make_setup(args.engine);
   }
   const engine::EvaluateResult result = evaluate(setup);
   json::Json& settings = report.settings;
@@ -185,6 +190,7 @@ int run_eval(const EvalArgs& args, const ToolContext& context) {
   settings["activations"] = setup.activations_reason;
   settings["experts_per_token"] =
       args.engine.top_k > 0 ? args.engine.top_k : std::int64_t{model.config.moe.top_k};
+  add_activation_finding(setup, session);
   int exit_code = kExitOk;
   if (result.is_partial) {
     report.validity.partial = true;

@@ -138,6 +138,7 @@ int run_run(const RunArgs& args, const ToolContext& context) {
   fill_settings(args, setup, prompts, model.config, report.settings);
   report_quantization(model, quantized ? &*quantized : nullptr, report);
   add_kernel_choice(setup, report);
+  add_activation_finding(setup, session);
   const RunFacts facts{&args, &model, &setup.options, &prompts, directory};
 
   std::optional<RoutingRecorder> recorder;

@@ -10,6 +10,7 @@
 #include "lib/app/bench/bench_commands.hpp"
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/engine_setup.hpp"
+#include "lib/app/bench/format_names.hpp"
 #include "lib/app/bench/subject.hpp"
 #include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
@@ -149,14 +150,13 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
   ProgressTerminal progress(progress_style(args.output.is_quiet), clock);
   const std::optional<Quantized> quantized =
       apply_quantize_option(args.engine, progress, *context.interrupt, model);
-  EngineArgs engine_args = args.engine;
-  engine_args.activations = "f32";
-  EngineSetup setup = resolve_engine(engine_args, model);
+  EngineSetup setup = resolve_engine(args.engine, model);
   setup.options.max_context = 1;
   check_fits(model, setup.options);
   engine::VerifyOptions options;
   options.num_threads = setup.options.num_threads;
   options.isa = setup.options.isa;
+  options.activations = setup.options.activations;
   options.max_batch_tokens = setup.options.max_batch_tokens;
   options.max_memory_bytes = setup.options.max_memory_bytes;
   const engine::VerifyResult result =
@@ -169,7 +169,8 @@ int run_verify(const VerifyArgs& args, const ToolContext& context) {
   report.settings["threads"] = options.num_threads;
   report.settings["isa"] = kernels::isa_name(options.isa);
   report.settings["isa_reason"] = setup.isa_reason;
-  report.settings["activations"] = "f32";
+  report.settings["activations"] = activation_format_name(setup.options.activations);
+  add_activation_finding(setup, session);
   fill_report(result, session);
   report_quantization(model, quantized ? &*quantized : nullptr, report);
   int exit_code = kExitOk;
@@ -200,6 +201,11 @@ void add_verify_command(CommandLine& line, const ToolContext& context) {
                "Golden file [default: golden.safetensors in the checkpoint]");
   options.text("--scenarios", "DIR", args->scenarios, "Folder of the inputs that come with moekit");
   add_engine_options(options, args->engine);
+  args->engine.activations = "f32";
+  options.choice(
+      "--activations", {"f32", "int8"}, args->engine.activations,
+      "f32, which golden files hold for; int8, with int8 and int4 weights, shows how far "
+      "this looser mode is off, by the same tolerances");
   add_quantize_option(options, args->engine);
   add_output_options(options, args->output);
   options.example("moe-bench verify tinymoe-qwen3",

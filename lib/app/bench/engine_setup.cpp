@@ -58,6 +58,33 @@ bool has_bf16_weights(const model::BoundModel& model) {
   return is_stored_as(model.lm_head, model::Dtype::kBf16);
 }
 
+// The matrix that stands for those that do most of the work.
+const model::MatrixView& main_matrix(const model::BoundModel& model) {
+  const model::MatrixView* view = &model.lm_head;
+  for (const model::LayerView& layer : model.layers) {
+    if (!layer.experts.empty()) return layer.experts.front().gate;
+    view = &layer.dense.gate;
+  }
+  return *view;
+}
+
+void check_int8_activations(const model::BoundModel& model) {
+  const model::MatrixView& view = main_matrix(model);
+  const kernels::WeightFormat weights = engine::natural_format(view);
+  if (weights != kernels::WeightFormat::kInt8 && weights != kernels::WeightFormat::kInt4) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--activations int8: needs int8 or int4 weights, found {}; use f32, or "
+                            "round the weights with --quantize",
+                            weight_dtypes(model)));
+  }
+  if (view.column_order != nullptr) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--activations int8: needs weights whose columns are in order, found "
+                            "an order of their own (act-order) in {}; use f32",
+                            view.name));
+  }
+}
+
 // The numeric modes that the option and the weights allow; says why when that is only one.
 std::vector<kernels::ActivationFormat> allowed_activations(const EngineArgs& args,
                                                            const model::BoundModel& model,
@@ -66,6 +93,13 @@ std::vector<kernels::ActivationFormat> allowed_activations(const EngineArgs& arg
   if (args.activations == "f32") {
     reason = "f32 as requested";
     return {ActivationFormat::kF32};
+  }
+  if (args.activations == "int8") {
+    check_int8_activations(model);
+    reason =
+        "int8 as requested: a looser mode, activations rounded to 8 bits with a scale per row and "
+        "block of weights";
+    return {ActivationFormat::kInt8};
   }
   const bool is_coded = engine::has_scales(main_weight_format(model));
   const bool may_be_bf16 = has_bf16_weights(model) || is_coded;
@@ -145,9 +179,10 @@ void add_moe_path_option(Options& options, EngineArgs& args) {
 }
 
 void add_activation_option(Options& options, EngineArgs& args) {
-  options.choice("--activations", {"auto", "f32", "bf16"}, args.activations,
+  options.choice("--activations", {"auto", "f32", "bf16", "int8"}, args.activations,
                  "Numeric mode: what activations are rounded to before a product; auto is bf16 "
-                 "where the weights are BF16 and the machine gains from it");
+                 "where the weights are BF16 and the machine gains from it; int8, with int8 and "
+                 "int4 weights, is faster and looser and never chosen by itself");
 }
 
 std::string weight_dtypes(const model::BoundModel& model) {
@@ -200,15 +235,16 @@ EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& mode
 }
 
 kernels::WeightFormat main_weight_format(const model::BoundModel& model) {
-  const model::MatrixView* view = &model.lm_head;
-  for (const model::LayerView& layer : model.layers) {
-    if (!layer.experts.empty()) {
-      view = &layer.experts.front().gate;
-      break;
-    }
-    view = &layer.dense.gate;
-  }
-  return engine::natural_format(*view);
+  return engine::natural_format(main_matrix(model));
+}
+
+void add_activation_finding(const EngineSetup& setup, ReportSession& session) {
+  if (setup.options.activations != kernels::ActivationFormat::kInt8) return;
+  session.add_finding(
+      "run.int8_activations", report::Severity::kInfo,
+      "activations are rounded to int8 before products with int8 and int4 weights: "
+      "faster and looser than f32 and bf16 activations",
+      "Compare with --activations f32: moe-bench eval gives the perplexity of both");
 }
 
 void add_kernel_choice(const EngineSetup& setup, report::Report& report) {

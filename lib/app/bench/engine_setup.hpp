@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/app/cli.hpp"
+#include "lib/app/report_session.hpp"
 #include "lib/engine/engine.hpp"
 #include "lib/engine/isa_choice.hpp"
 #include "lib/model/bound_model.hpp"
@@ -32,7 +33,7 @@ void add_engine_options(Options& options, EngineArgs& args);
 void add_top_k_option(Options& options, const std::string& names, EngineArgs& args);
 // --moe-path fused|unfused|both.
 void add_moe_path_option(Options& options, EngineArgs& args);
-// --activations auto|f32|bf16.
+// --activations auto|f32|bf16|int8.
 void add_activation_option(Options& options, EngineArgs& args);
 
 // Names of the kernel levels, lowest first.
@@ -48,6 +49,9 @@ struct EngineSetup {
 
 // Throws Error(kUsage), Error(kUnavailable) or Error(kCorruptData).
 [[nodiscard]] EngineSetup resolve_engine(const EngineArgs& args, const model::BoundModel& model);
+
+// Says so where the numeric mode is looser than the others.
+void add_activation_finding(const EngineSetup& setup, ReportSession& session);
 
 // Table "kernel_choice": what was measured to choose the level; none when there was no choice.
 void add_kernel_choice(const EngineSetup& setup, report::Report& report);

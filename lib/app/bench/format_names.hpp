@@ -27,7 +27,15 @@ namespace moe::app {
 }
 
 [[nodiscard]] constexpr const char* activation_format_name(kernels::ActivationFormat format) {
-  return format == kernels::ActivationFormat::kBf16 ? "bf16" : "f32";
+  switch (format) {
+    case kernels::ActivationFormat::kF32:
+      return "f32";
+    case kernels::ActivationFormat::kBf16:
+      return "bf16";
+    case kernels::ActivationFormat::kInt8:
+      return "int8";
+  }
+  return "";
 }
 
 }  // namespace moe::app

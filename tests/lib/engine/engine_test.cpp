@@ -306,15 +306,29 @@ TEST_F(EngineTest, UnfusedExpertsGiveTheSameLogits) {
 }
 
 TEST_F(EngineTest, ForwardDoesNotAllocate) {
-  const std::vector<std::pair<const char*, MoePath>> cases = {
-      {"qwen3moe-a", MoePath::kFused},        {"dsv3-a", MoePath::kFused},
-      {"llama4-a", MoePath::kFused},          {"dbrx-a", MoePath::kUnfused},
-      {"gptq-desc", MoePath::kFused},         {"qwen3moe-gguf-q4_k_m", MoePath::kFused},
-      {"mixtral-gguf-mxfp4", MoePath::kFused}};
-  for (const auto& [name, path] : cases) {
+  using kernels::ActivationFormat;
+  struct Case {
+    const char* name;
+    MoePath path = MoePath::kFused;
+    ActivationFormat activations = ActivationFormat::kF32;
+  };
+  const std::vector<Case> cases = {
+      {"qwen3moe-a"},
+      {"dsv3-a"},
+      {"llama4-a"},
+      {"dbrx-a", MoePath::kUnfused},
+      {"gptq-desc"},
+      {"qwen3moe-gguf-q4_k_m"},
+      {"mixtral-gguf-mxfp4"},
+      {"qwen3moe-a", MoePath::kFused, ActivationFormat::kBf16},
+      {"ct-w8a8", MoePath::kFused, ActivationFormat::kInt8},
+      {"qwen3moe-gguf-q4_k_m", MoePath::kFused, ActivationFormat::kInt8},
+      {"mixtral-gguf-q8_0", MoePath::kUnfused, ActivationFormat::kInt8}};
+  for (const auto& [name, path, activations] : cases) {
     const model::BoundModel model = model::bind_checkpoint(checkpoint_dir(name));
     EngineOptions options = small_options(64, 3);
     options.moe_path = path;
+    options.activations = activations;
     options.num_threads = 2;
     options.max_batch_tokens = 24;
     Engine engine = load_engine(model, options);

@@ -111,12 +111,15 @@ INSTANTIATE_TEST_SUITE_P(
                                          "dbrx-a", "llama4-a", "gptq-desc", "awq-a", "ct-w8a8",
                                          "qwen3moe-gguf-q4_k_m"),
                        ::testing::ValuesIn(runnable_isas()),
-                       ::testing::Values(ActivationFormat::kF32, ActivationFormat::kBf16)),
+                       ::testing::Values(ActivationFormat::kF32, ActivationFormat::kBf16,
+                                         ActivationFormat::kInt8)),
     [](const auto& param_info) {
       std::string name =
           fmt::format("{}_{}_{}", std::get<0>(param_info.param),
                       kernels::isa_name(std::get<1>(param_info.param)),
-                      std::get<2>(param_info.param) == ActivationFormat::kF32 ? "f32" : "bf16");
+                      std::get<2>(param_info.param) == ActivationFormat::kF32    ? "f32"
+                      : std::get<2>(param_info.param) == ActivationFormat::kBf16 ? "bf16"
+                                                                                 : "int8");
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });

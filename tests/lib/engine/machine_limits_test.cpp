@@ -84,6 +84,8 @@ TEST(PeakCases, HoldEveryPairThatALevelMultiplies) {
         WeightFormat::kMxfp4, WeightFormat::kInt8, WeightFormat::kInt4}) {
     EXPECT_TRUE(with_f32.contains({Isa::kScalar, format}));
     EXPECT_TRUE(with_f32.contains({kernels::best_supported_isa(), format}));
+    const PeakCase int8 = {Isa::kScalar, format, ActivationFormat::kInt8};
+    EXPECT_EQ(can_multiply(int8), format == WeightFormat::kInt8 || format == WeightFormat::kInt4);
   }
 }
 
@@ -98,6 +100,11 @@ TEST(MultiplyInstruction, IsTheOneOfTheLevelAndTheMode) {
   EXPECT_EQ(name(Isa::kAvx512Bf16, ActivationFormat::kF32), "vfmadd231ps zmm");
   EXPECT_EQ(name(Isa::kAvx512Bf16, ActivationFormat::kBf16), "vdpbf16ps zmm");
   EXPECT_EQ(name(Isa::kAmx, ActivationFormat::kBf16), "tdpbf16ps");
+  EXPECT_EQ(name(Isa::kAvx2, ActivationFormat::kInt8), "vpmaddwd vpaddd ymm");
+  EXPECT_EQ(name(Isa::kAvx512, ActivationFormat::kInt8),
+            kernels::vnni_supported() ? "vpdpbusd zmm" : "vpmaddwd vpaddd zmm");
+  EXPECT_EQ(name(Isa::kAvx512Bf16, ActivationFormat::kInt8), "vpdpbusd zmm");
+  EXPECT_EQ(name(Isa::kAmx, ActivationFormat::kInt8), "tdpbssd");
 #endif
   EXPECT_EQ(multiply_instruction(Isa::kScalar, ActivationFormat::kF32), nullptr);
   for (const MultiplyInstruction& instruction : multiply_instructions()) {

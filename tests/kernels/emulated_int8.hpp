@@ -1,0 +1,178 @@
+#pragma once
+
+// The integers of the AVX-512 levels in plain C++, for the templates of
+// kernels/cpu/simd/int8_sums.hpp: in pairs of 16 bits, and in fours of 8 bits as VNNI has them.
+// kernels/cpu/avx2/int8_simd.hpp says what the functions mean.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/kernels/emulated_simd.hpp"
+
+namespace moe::kernels {
+namespace {
+
+struct EmulatedIntegers : Emulated {
+  struct I {
+    std::array<std::int32_t, kLanes> lanes;
+  };
+  using Dot = I;
+
+  template <class Function>
+  static I each_int(Function function) noexcept {
+    I out;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      out.lanes[i] = function(i);
+    }
+    return out;
+  }
+  // Modulo 2^32.
+  static std::int32_t wrapped(std::int64_t value) noexcept {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(value));
+  }
+
+  [[gnu::noinline]] static I broadcast_int(std::int32_t value) noexcept {
+    return each_int([=](std::size_t) { return value; });
+  }
+  [[gnu::noinline]] static I load_int(const std::int32_t* at) noexcept {
+    return each_int([=](std::size_t i) { return at[i]; });
+  }
+  [[gnu::noinline]] static void store_int(std::int32_t* at, const I& a) noexcept {
+    std::copy_n(a.lanes.begin(), kLanes, at);
+  }
+  [[gnu::noinline]] static I add_int(const I& a, const I& b) noexcept {
+    return each_int([&](std::size_t i) { return wrapped(std::int64_t{a.lanes[i]} + b.lanes[i]); });
+  }
+  [[gnu::noinline]] static I max_int(const I& a, const I& b) noexcept {
+    return each_int([&](std::size_t i) { return std::max(a.lanes[i], b.lanes[i]); });
+  }
+  [[gnu::noinline]] static I sub_product(const I& a, const I& b, const I& c) noexcept {
+    return each_int(
+        [&](std::size_t i) { return wrapped(a.lanes[i] - std::int64_t{b.lanes[i]} * c.lanes[i]); });
+  }
+  [[gnu::noinline]] static std::int32_t reduce_add_int(const I& a) noexcept {
+    std::int64_t sum = 0;
+    for (const std::int32_t lane : a.lanes) {
+      sum += lane;
+    }
+    return wrapped(sum);
+  }
+  [[gnu::noinline]] static std::int32_t reduce_max_int(const I& a) noexcept {
+    return *std::max_element(a.lanes.begin(), a.lanes.end());
+  }
+  [[gnu::noinline]] static I magnitude_bits(const V& a) noexcept {
+    return each_int([&](std::size_t i) {
+      return static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(a.lanes[i]) & 0x7fffffffU);
+    });
+  }
+  [[gnu::noinline]] static I to_int(const V& a) noexcept {
+    return each_int(
+        [&](std::size_t i) { return static_cast<std::int32_t>(std::nearbyint(a.lanes[i])); });
+  }
+  [[gnu::noinline]] static V to_float(const I& a) noexcept {
+    return each([&](std::size_t i) { return static_cast<float>(a.lanes[i]); });
+  }
+  [[gnu::noinline]] static void store_codes(std::int8_t* at, const I& a) noexcept {
+    std::transform(a.lanes.begin(), a.lanes.end(), at,
+                   [](std::int32_t lane) { return static_cast<std::int8_t>(lane); });
+  }
+  [[gnu::noinline]] static I load_i8_int(const std::byte* at) noexcept {
+    return each_int([=](std::size_t i) { return std::int32_t{element<std::int8_t>(at, i)}; });
+  }
+  [[gnu::noinline]] static Dot load_dot(const std::byte* at) noexcept {
+    return each_int([=](std::size_t i) { return element<std::int32_t>(at, i); });
+  }
+  [[gnu::noinline]] static void store_dot(std::byte* at, const Dot& a) noexcept {
+    std::memcpy(at, a.lanes.data(), sizeof(a.lanes));
+  }
+  [[gnu::noinline]] static Dot broadcast_dot(const void* at) noexcept {
+    const auto group = element<std::int32_t>(at, 0);
+    return each_int([=](std::size_t) { return group; });
+  }
+  [[gnu::noinline]] static Dot load_i8_fours(const std::byte* at) noexcept {
+    return groups<std::int8_t, 4>(
+        [=](std::size_t i, std::size_t col) { return element<std::int8_t>(at, col * kLanes + i); });
+  }
+  [[gnu::noinline]] static Dot load_u4_fours(const std::byte* at) noexcept {
+    return groups<std::int8_t, 4>(
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+  }
+
+ protected:
+  // Lane i: the elements of output i, one of each column.
+  template <class Element, std::size_t columns, class Function>
+  static Dot groups(Function function) noexcept {
+    return each_int([&](std::size_t i) {
+      std::array<Element, columns> group;
+      for (std::size_t col = 0; col < columns; ++col) {
+        group[col] = static_cast<Element>(function(i, col));
+      }
+      return std::bit_cast<std::int32_t>(group);
+    });
+  }
+  static int nibble(const std::byte* at, std::size_t output, std::size_t col) noexcept {
+    const auto pair = element<std::uint8_t>(at, col / 2 * kLanes + output);
+    return col % 2 == 0 ? pair & 0xf : pair >> 4;
+  }
+  // sum + the products of a group.
+  template <class A, class B, std::size_t columns>
+  static I dot_of(const I& sum, const Dot& w, const Dot& x) noexcept {
+    return each_int([&](std::size_t i) {
+      const auto a = std::bit_cast<std::array<A, columns>>(w.lanes[i]);
+      const auto b = std::bit_cast<std::array<B, columns>>(x.lanes[i]);
+      std::int64_t total = sum.lanes[i];
+      for (std::size_t col = 0; col < columns; ++col) {
+        total += a[col] * b[col];
+      }
+      return wrapped(total);
+    });
+  }
+};
+
+struct EmulatedPairs : EmulatedIntegers {
+  using DotElement = std::int16_t;
+  static constexpr std::int64_t kDotCols = 2;
+  static constexpr std::int32_t kCodeBase = 0;
+
+  [[gnu::noinline]] static void widen_codes(const std::int8_t* codes, DotElement* out) noexcept {
+    std::copy_n(codes, kLanes, out);
+  }
+  [[gnu::noinline]] static Dot load_i8_dot(const std::byte* at) noexcept {
+    return groups<std::int16_t, 2>(
+        [=](std::size_t i, std::size_t col) { return element<std::int8_t>(at, col * kLanes + i); });
+  }
+  [[gnu::noinline]] static Dot load_u4_dot(const std::byte* at) noexcept {
+    return groups<std::int16_t, 2>(
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+  }
+  [[gnu::noinline]] static I dot(const I& sum, const Dot& w, const Dot& x) noexcept {
+    return dot_of<std::int16_t, std::int16_t, 2>(sum, w, x);
+  }
+};
+
+// Weights unsigned, activations signed (Intel SDM, VPDPBUSD).
+struct EmulatedQuads : EmulatedIntegers {
+  using DotElement = std::int8_t;
+  static constexpr std::int64_t kDotCols = 4;
+  static constexpr std::int32_t kCodeBase = 128;
+
+  [[gnu::noinline]] static Dot load_i8_dot(const std::byte* at) noexcept {
+    return groups<std::uint8_t, 4>([=](std::size_t i, std::size_t col) {
+      return element<std::int8_t>(at, col * kLanes + i) + 128;
+    });
+  }
+  [[gnu::noinline]] static Dot load_u4_dot(const std::byte* at) noexcept {
+    return groups<std::uint8_t, 4>(
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+  }
+  [[gnu::noinline]] static I dot(const I& sum, const Dot& w, const Dot& x) noexcept {
+    return dot_of<std::uint8_t, std::int8_t, 4>(sum, w, x);
+  }
+};
+
+}  // namespace
+}  // namespace moe::kernels
