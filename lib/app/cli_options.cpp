@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "lib/app/cli.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/units.hpp"
 
 namespace moe::app {
@@ -41,26 +40,21 @@ std::string describe(IntRange range) {
 }
 
 std::int64_t parse_integer(std::string_view text, IntRange range, std::string_view option) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || value < range.min || value > range.max) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value || *value < range.min || *value > range.max) {
     fail(option, fmt::format("expected {}, found \"{}\"", describe(range), text));
   }
-  return value;
+  return *value;
 }
 
 double parse_real(std::string_view text, RealRange range, std::string_view option) {
-  double value = 0.0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  const bool is_number = error == std::errc() && rest == end && std::isfinite(value);
-  if (!is_number || value < range.min || value > range.max) {
+  const auto value = parse_number<double>(text);
+  if (!value || *value < range.min || *value > range.max) {
     const std::string upper =
         range.max == RealRange{}.max ? std::string(" or more") : fmt::format(" to {}", range.max);
     fail(option, fmt::format("expected a number of {}{}, found \"{}\"", range.min, upper, text));
   }
-  return value;
+  return *value;
 }
 
 // Runs a parser of lib/base and puts the option's name before its message.

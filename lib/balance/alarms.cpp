@@ -1,12 +1,12 @@
 #include "lib/balance/alarms.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/base/units.hpp"
 
@@ -31,13 +31,10 @@ std::vector<std::string_view> words_of(std::string_view text) {
                           printable(text)));
 }
 
-double number_of(std::string_view word, std::string_view rule) {
-  double value = 0.0;
-  const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (code != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) {
-    refuse(rule);
-  }
-  return value;
+double threshold_of(std::string_view word, std::string_view rule) {
+  const auto value = parse_number<double>(word);
+  if (!value) refuse(rule);
+  return *value;
 }
 
 // "5min" besides what durations are elsewhere.
@@ -102,7 +99,7 @@ AlarmRule parse_alarm_rule(std::string_view text) {
   } else {
     refuse(text);
   }
-  rule.threshold = number_of(words[2], text);
+  rule.threshold = threshold_of(words[2], text);
   for (std::size_t i = 3; i < words.size(); i += 2) {
     if (words[i] == "over") {
       rule.over_s = duration_of(words[i + 1]);

@@ -1,7 +1,6 @@
 #include "lib/balance/plan_rows.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 
@@ -17,12 +17,8 @@ namespace {
 
 // A number from 0 to max, with nothing around it but blanks.
 std::optional<std::int32_t> number(std::string_view text, std::int32_t max) {
-  text = trim(text);
-  std::int32_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (value < 0 || value > max) return std::nullopt;
-  return value;
+  const auto value = parse_number<std::int32_t>(trim(text));
+  return value && *value >= 0 && *value <= max ? value : std::nullopt;
 }
 
 std::int32_t expert_number(std::string_view text, const std::string& where, std::size_t line) {

@@ -1,11 +1,9 @@
 #include "lib/balance/series_text.hpp"
 
-#include <charconv>
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::balance {
@@ -24,13 +22,12 @@ std::vector<std::string_view> split(std::string_view line) {
 }
 
 double number_of(std::string_view field, const std::string& place) {
-  double value = 0.0;
-  const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (code != std::errc() || end != field.data() + field.size() || !std::isfinite(value)) {
+  const auto value = parse_number<double>(field);
+  if (!value) {
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: expected a number, found \"{}\"", place, printable(field)));
   }
-  return value;
+  return *value;
 }
 
 // The rows behind the header, split, with their line numbers.

@@ -1,12 +1,12 @@
 #include "lib/comm/faults.hpp"
 
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "lib/base/parse_number.hpp"
 #include "lib/base/units.hpp"
 
 namespace moe::comm {
@@ -19,13 +19,10 @@ namespace {
                           option, text));
 }
 
-std::int64_t parse_number(std::string_view text, std::string_view whole,
-                          const std::string& option) {
-  std::int64_t value = -1;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size()) refuse(whole, option);
-  if (value < 0 || value > 1'000'000'000) refuse(whole, option);
-  return value;
+std::int64_t parse_count(std::string_view text, std::string_view whole, const std::string& option) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value || *value < 0 || *value > 1'000'000'000) refuse(whole, option);
+  return *value;
 }
 
 class FaultyCommunicator final : public Communicator {
@@ -118,11 +115,11 @@ Fault parse_fault(std::string_view text, const std::string& option) {
     if (fault.kind == FaultKind::kNone) refuse(text, option);
     const std::size_t at = rest.find('@');
     if (at != std::string_view::npos) {
-      fault.after_exchanges = parse_number(rest.substr(at + 1), text, option);
+      fault.after_exchanges = parse_count(rest.substr(at + 1), text, option);
       rest = rest.substr(0, at);
     }
   }
-  fault.rank = static_cast<int>(parse_number(rest, text, option));
+  fault.rank = static_cast<int>(parse_count(rest, text, option));
   return fault;
 }
 

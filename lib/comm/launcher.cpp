@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::comm {
@@ -19,10 +20,8 @@ constexpr int kNumSlurmPorts = 12000;
 std::optional<int> read_count(const VariableReader& read, const char* name, int min, int max) {
   const std::optional<std::string> text = read(name);
   if (!text) return std::nullopt;
-  int value = 0;
-  const char* end = text->data() + text->size();
-  const auto [rest, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || rest != end || value < min || value > max) {
+  const auto value = parse_number<int>(*text);
+  if (!value || *value < min || *value > max) {
     throw Error(
         ErrorCode::kUsage,
         fmt::format("{}={}: expected a whole number from {} to {}; the launcher's variables "

@@ -1,7 +1,6 @@
 #include "lib/comm/pattern.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
@@ -9,6 +8,7 @@
 
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/rng.hpp"
 
 namespace moe::comm {
@@ -146,15 +146,13 @@ TrafficShares parse_traffic(std::string_view text, const std::string& where) {
       if (begin == std::string_view::npos || line[begin] == '#') break;
       line.remove_prefix(begin);
       const std::string_view word = line.substr(0, line.find_first_of(" \t\r,"));
-      double value = 0.0;
-      const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-      const bool is_number = error == std::errc() && rest == word.data() + word.size();
-      if (!is_number || !std::isfinite(value) || value < 0.0 || value > kMaxPairBytes) {
+      const auto value = parse_number<double>(word);
+      if (!value || *value < 0.0 || *value > kMaxPairBytes) {
         refuse(fmt::format("column {}: expected bytes (a number of at least 0), found \"{}\"",
                            num_columns + 1, word.substr(0, 40)));
       }
       if (++num_columns > kMaxMatrixRanks) refuse("more columns than any cluster has ranks");
-      shares.bytes.push_back(value);
+      shares.bytes.push_back(*value);
       line.remove_prefix(word.size());
     }
     if (num_columns == 0) continue;

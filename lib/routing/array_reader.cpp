@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/json/read.hpp"
 #include "lib/routing/array_sources.hpp"
 #include "lib/routing/id_cleaner.hpp"
@@ -27,10 +28,7 @@ constexpr std::int64_t kMaxArrayLayers = 65536;
 constexpr std::int64_t kMaxExpertId = 65535;
 
 std::int32_t parse_count(const std::string& text) {
-  std::int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size() && value > 0;
-  return is_whole ? value : 0;
+  return std::max(parse_number<std::int32_t>(text).value_or(0), 0);
 }
 
 // Facts about an array from its metadata or the file beside it.

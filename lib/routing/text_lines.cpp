@@ -1,12 +1,11 @@
 #include "lib/routing/text_lines.hpp"
 
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::routing {
@@ -59,19 +58,11 @@ std::vector<std::string_view> split(std::string_view line, char separator) {
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<std::int64_t>(text);
 }
 
 std::optional<double> to_real(std::string_view text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
+  return parse_number<double>(text);
 }
 
 }  // namespace moe::routing

@@ -1,7 +1,6 @@
 #include "lib/routing/trace.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -13,6 +12,7 @@
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/int_math.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/json/read.hpp"
 #include "lib/routing/trace_columns.hpp"
 
@@ -79,13 +79,11 @@ class Reader {
 
   std::int32_t metadata_count(const json::Json& metadata, const char* key, std::int32_t max) const {
     const std::string text = metadata_text(metadata, key);
-    std::int32_t value = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || rest != end || value < 1 || value > max) {
+    const auto value = parse_number<std::int32_t>(text);
+    if (!value || *value < 1 || *value > max) {
       fail(fmt::format("__metadata__ {}: expected 1 to {}, found \"{}\"", key, max, text));
     }
-    return value;
+    return *value;
   }
 
   void read_metadata(const json::Json& header, TraceInfo& info) const {

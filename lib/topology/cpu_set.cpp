@@ -5,18 +5,17 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/parse_number.hpp"
+
 namespace moe::topology {
 namespace {
 
 // Words of a mask that can matter, and so the longest text worth reading.
 constexpr std::size_t kMaxWords = (static_cast<std::size_t>(kMaxNumber) + 1) / 32;
 
-std::optional<std::int32_t> parse_number(std::string_view text) {
-  std::int32_t value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
-  if (value < 0 || value > kMaxNumber) return std::nullopt;
-  return value;
+std::optional<std::int32_t> parse_cpu(std::string_view text) {
+  const std::optional<std::int32_t> value = parse_number<std::int32_t>(text);
+  return value && *value >= 0 && *value <= kMaxNumber ? value : std::nullopt;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -73,8 +72,8 @@ std::optional<NumberSet> parse_number_list(std::string_view text) {
   std::vector<NumberRange> ranges;
   for (const std::string_view item : split(text, ',')) {
     const std::size_t dash = item.find('-');
-    const auto first = parse_number(item.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number(item.substr(dash + 1));
+    const auto first = parse_cpu(item.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_cpu(item.substr(dash + 1));
     if (!first || !last || *last < *first) return std::nullopt;
     ranges.push_back({*first, *last});
   }

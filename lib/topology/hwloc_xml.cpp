@@ -1,13 +1,13 @@
 #include "lib/topology/hwloc_xml.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/topology/limits.hpp"
 #include "lib/topology/xml_tree.hpp"
@@ -216,10 +216,10 @@ class HwlocXmlReader {
     for (const XmlElement& child : distances.children) {
       for (const std::string& word : words_of(child.text)) {
         if (child.name == "indexes" && ids.size() < kMaxDistanceObjects) {
-          ids.push_back(read_number<std::int64_t>(word.substr(word.find(':') + 1)).value_or(-1));
+          ids.push_back(parse_number<std::int64_t>(word.substr(word.find(':') + 1)).value_or(-1));
         } else if (child.name == "u64values" &&
                    values.size() < kMaxDistanceObjects * kMaxDistanceObjects) {
-          values.push_back(read_number<std::uint64_t>(word).value_or(0));
+          values.push_back(parse_number<std::uint64_t>(word).value_or(0));
         }
       }
     }
@@ -276,14 +276,6 @@ class HwlocXmlReader {
       begin = text.find_first_not_of(" \t\r\n", end);
     }
     return words;
-  }
-
-  template <typename Number>
-  static std::optional<Number> read_number(const std::string& text) {
-    Number value = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
-    return value;
   }
 
   void name_devices() {

@@ -1,14 +1,13 @@
 #include "lib/topology/measured_points.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
 #include "lib/base/fnv1a.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::topology {
@@ -47,24 +46,21 @@ class Csv {
 
   [[nodiscard]] std::int64_t integer(std::size_t column, std::int64_t min, std::int64_t max) const {
     const std::string_view cell = cells_[column];
-    std::int64_t value = 0;
-    const auto [rest, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (error != std::errc() || rest != cell.data() + cell.size() || value < min || value > max) {
+    const auto value = parse_number<std::int64_t>(cell);
+    if (!value || *value < min || *value > max) {
       fail(fmt::format("{} \"{}\" is no integer from {} to {}", names_[column], printable(cell),
                        min, max));
     }
-    return value;
+    return *value;
   }
 
   [[nodiscard]] double positive(std::size_t column) const {
     const std::string_view cell = cells_[column];
-    double value = 0.0;
-    const auto [rest, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    const bool is_number = error == std::errc() && rest == cell.data() + cell.size();
-    if (!is_number || !std::isfinite(value) || value <= 0.0 || value > 1e15) {
+    const auto value = parse_number<double>(cell);
+    if (!value || *value <= 0.0 || *value > 1e15) {
       fail(fmt::format("{} \"{}\" is no positive number", names_[column], printable(cell)));
     }
-    return value;
+    return *value;
   }
 
  private:

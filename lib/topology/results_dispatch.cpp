@@ -2,7 +2,6 @@
 // documents, and lines of their tests.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/topology/results.hpp"
 #include "lib/topology/topo_text.hpp"
@@ -48,16 +48,13 @@ struct Sample {
   std::optional<double> time_s;
 };
 
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0.0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_good = error == std::errc() && rest == text.data() + text.size() &&
-                       std::isfinite(value) && value >= 0.0 && value < kMaxRate;
-  return is_good ? std::optional<double>(value) : std::nullopt;
+std::optional<double> parse_rate(std::string_view text) {
+  const std::optional<double> value = parse_number<double>(text);
+  return value && *value >= 0.0 && *value < kMaxRate ? value : std::nullopt;
 }
 
 std::optional<std::int64_t> parse_count(std::string_view text) {
-  const std::optional<double> value = parse_number(text);
+  const std::optional<double> value = parse_rate(text);
   const bool is_count =
       value && *value == std::floor(*value) && *value <= static_cast<double>(kMaxRanks);
   return is_count ? std::optional<std::int64_t>(static_cast<std::int64_t>(*value)) : std::nullopt;
@@ -68,7 +65,7 @@ std::optional<double> number_before(std::string_view text, std::size_t end) {
   while (end > 0 && text[end - 1] == ' ') --end;
   std::size_t begin = end;
   while (begin > 0 && (is_digit(text[begin - 1]) || text[begin - 1] == '.')) --begin;
-  return begin == end ? std::nullopt : parse_number(text.substr(begin, end - begin));
+  return begin == end ? std::nullopt : parse_rate(text.substr(begin, end - begin));
 }
 
 // The first number of a text.
@@ -77,7 +74,7 @@ std::optional<double> first_number(std::string_view text) {
   while (begin < text.size() && !is_digit(text[begin])) ++begin;
   std::size_t end = begin;
   while (end < text.size() && (is_digit(text[end]) || text[end] == '.')) ++end;
-  return begin == end ? std::nullopt : parse_number(text.substr(begin, end - begin));
+  return begin == end ? std::nullopt : parse_rate(text.substr(begin, end - begin));
 }
 
 std::string scope_of(std::string_view text) {

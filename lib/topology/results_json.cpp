@@ -2,14 +2,13 @@
 // booleans as texts, "nan", null for a side that did not run.
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/topology/results.hpp"
@@ -26,12 +25,7 @@ std::optional<double> number(const Json& object, const char* key) {
   if (!value.is_string()) return std::nullopt;
   std::string text = value.get<std::string>();
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
-  double parsed = 0.0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  if (error != std::errc() || rest != text.data() + text.size() || !std::isfinite(parsed)) {
-    return std::nullopt;
-  }
-  return parsed;
+  return parse_number<double>(text);
 }
 
 std::string text_of(const Json& object, const char* key) {

@@ -1,13 +1,13 @@
 // nccl-tests and OSU as text.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/topology/results.hpp"
 #include "lib/topology/topo_text.hpp"
@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::size_t kMaxResultBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxRows = 100000;
-
-std::optional<double> number(std::string_view word) {
-  double value = 0.0;
-  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || rest != word.data() + word.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 // Columns of one side (out of place or in place), by place after the leading ones.
 struct Side {
@@ -61,8 +52,8 @@ std::optional<Layout> read_layout(const std::vector<std::string_view>& words) {
 // generations, so the words before are told apart by what they look like.
 std::vector<std::string_view> values_of(const std::vector<std::string_view>& words,
                                         const Layout& layout) {
-  std::size_t at = 3;                                 // size, count, type
-  if (at < words.size() && !number(words[at])) ++at;  // redop
+  std::size_t at = 3;                                               // size, count, type
+  if (at < words.size() && !parse_number<double>(words[at])) ++at;  // redop
   const bool is_root = at < words.size() && layout.has_root &&
                        words[at].find_first_not_of("-0123456789") == std::string_view::npos;
   if (is_root) ++at;
@@ -86,7 +77,7 @@ class NcclText {
       if (words.empty()) continue;
       if (words[0].front() == '#') {
         read_comment(line, words);
-      } else if (layout_ && number(words[0])) {
+      } else if (layout_ && parse_number<double>(words[0])) {
         read_row(words, line_number);
       }
     }
@@ -99,7 +90,7 @@ class NcclText {
     if (words.empty()) return;
     if (const auto layout = read_layout(words)) layout_ = layout;
     if (words[0] == "Rank" && words.size() > 1) {
-      const std::optional<double> rank = number(words[1]);
+      const std::optional<double> rank = parse_number<double>(words[1]);
       if (rank) ranks_.insert(static_cast<std::int64_t>(*rank));
       const auto on = std::find(words.begin(), words.end(), "on");
       if (on != words.end() && on + 1 != words.end()) hosts_.insert(std::string(*(on + 1)));
@@ -126,7 +117,7 @@ class NcclText {
 
   void read_row(const std::vector<std::string_view>& words, std::int32_t line) {
     const std::vector<std::string_view> values = values_of(words, *layout_);
-    const std::optional<double> bytes = number(words[0]);
+    const std::optional<double> bytes = parse_number<double>(words[0]);
     for (std::size_t side = 0; side < layout_->sides.size(); ++side) {
       const Side& places = layout_->sides[side];
       if (places.busbw >= values.size()) {
@@ -141,8 +132,8 @@ class NcclText {
         }
         return;
       }
-      const std::optional<double> time = number(values[places.time]);
-      const std::optional<double> busbw = number(values[places.busbw]);
+      const std::optional<double> time = parse_number<double>(values[places.time]);
+      const std::optional<double> busbw = parse_number<double>(values[places.busbw]);
       if (!time || !busbw || *time <= 0.0) continue;
       ResultRow row;
       row.bytes = *bytes;
@@ -150,7 +141,7 @@ class NcclText {
       row.busbw_bytes_per_s = *busbw * 1e9;
       row.is_in_place = side > 0;
       if (places.wrong < values.size()) {
-        if (const auto wrong = number(values[places.wrong])) {
+        if (const auto wrong = parse_number<double>(values[places.wrong])) {
           row.num_wrong = static_cast<std::int64_t>(std::ceil(std::min(*wrong, 1e15)));
         }
       }
@@ -223,8 +214,8 @@ BenchmarkResults read_osu(std::string_view text, const std::string& where,
   for (const std::string& line : clean_lines(text)) {
     const std::vector<std::string_view> words = split_words(line);
     if (words.size() < 2 || words[0].front() == '#') continue;
-    const std::optional<double> peer_bytes = number(words[0]);
-    const std::optional<double> time = number(words[1]);
+    const std::optional<double> peer_bytes = parse_number<double>(words[0]);
+    const std::optional<double> time = parse_number<double>(words[1]);
     if (!peer_bytes || !time || *time <= 0.0 || results.rows.size() >= kMaxRows) continue;
     ResultRow row;
     row.bytes = *peer_bytes * n;

@@ -1,13 +1,12 @@
 #include "lib/topology/xml_tree.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <pugixml.hpp>
 
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 
 namespace moe::topology {
@@ -93,21 +92,13 @@ std::string XmlElement::get(std::string_view attribute) const {
 std::optional<std::int64_t> XmlElement::integer(std::string_view attribute) const {
   const std::string* value = find(attribute);
   if (value == nullptr) return std::nullopt;
-  std::int64_t number = 0;
-  const char* end = value->data() + value->size();
-  const auto [rest, error] = std::from_chars(value->data(), end, number);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return number;
+  return parse_number<std::int64_t>(*value);
 }
 
 std::optional<double> XmlElement::number(std::string_view attribute) const {
   const std::string* value = find(attribute);
   if (value == nullptr) return std::nullopt;
-  double number = 0.0;
-  const char* end = value->data() + value->size();
-  const auto [rest, error] = std::from_chars(value->data(), end, number);
-  if (error != std::errc() || rest != end || !std::isfinite(number)) return std::nullopt;
-  return number;
+  return parse_number<double>(*value);
 }
 
 XmlDocument read_xml(std::string_view text, const std::string& where) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/workload/length_distribution.hpp"
 #include "lib/workload/trace_parts.hpp"
@@ -61,17 +62,10 @@ std::size_t column_index(std::string_view header, std::string_view name, const T
           fmt::format("expected a column \"{}\", found \"{}\"", name, printable(header)));
 }
 
-// BurstGPT and spreadsheets write whole numbers as "123.0" at times.
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
 std::int64_t tokens_of(std::string_view field, std::string_view column, std::int64_t line,
                        const TraceSink& sink) {
-  const std::optional<double> number = parse_number(field);
+  // BurstGPT and spreadsheets write whole numbers as "123.0" at times.
+  const std::optional<double> number = parse_number<double>(field);
   const bool is_count = number && *number >= 0.0 && *number <= static_cast<double>(kMaxTokens) &&
                         std::floor(*number) == *number;
   if (!is_count) {
@@ -85,7 +79,7 @@ std::int64_t tokens_of(std::string_view field, std::string_view column, std::int
 double time_of(std::string_view field, const CsvFormat& format, std::int64_t line,
                const TraceSink& sink) {
   const std::optional<double> time =
-      format.is_date ? parse_timestamp_s(field) : parse_number(field);
+      format.is_date ? parse_timestamp_s(field) : parse_number<double>(field);
   if (!time) {
     fail_at(
         sink.where(), line,

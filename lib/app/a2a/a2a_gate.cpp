@@ -1,7 +1,6 @@
 #include "lib/app/a2a/a2a_gate.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include "lib/app/table_builder.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/units.hpp"
 
 namespace moe::app {
@@ -38,12 +38,11 @@ Limit parse_threshold(const std::string& text) {
   Limit limit;
   limit.bytes = static_cast<double>(parse_bytes(text.substr(0, equals)));
   const std::string rate = text.substr(equals + 1);
-  double value = 0.0;
-  const auto [rest, error] = std::from_chars(rate.data(), rate.data() + rate.size(), value);
-  if (error != std::errc() || rest != rate.data() + rate.size() || !(value > 0.0)) {
+  const auto value = parse_number<double>(rate);
+  if (!value || *value <= 0.0) {
     refuse(fmt::format("--min-busbw {}: expected a rate in GB/s after the =", text));
   }
-  limit.busbw_bytes_per_s = value * 1e9;
+  limit.busbw_bytes_per_s = *value * 1e9;
   limit.source = "--min-busbw";
   return limit;
 }

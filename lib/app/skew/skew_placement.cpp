@@ -1,7 +1,6 @@
 #include "lib/app/skew/skew_placement.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "lib/app/table_builder.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/file_map.hpp"
+#include "lib/base/parse_number.hpp"
 
 namespace moe::app {
 namespace {
@@ -23,14 +23,13 @@ std::vector<double> parse_speeds(const std::string& text, std::int64_t num_gpus)
   while (!rest.empty()) {
     const auto comma = rest.find(',');
     const std::string_view word = rest.substr(0, comma);
-    double value = 0.0;
-    const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (code != std::errc() || end != word.data() + word.size() || !(value > 0.0)) {
+    const auto value = parse_number<double>(word);
+    if (!value || *value <= 0.0) {
       throw Error(
           ErrorCode::kUsage,
           fmt::format("--gpu-speeds: expected numbers above 0 with commas, found \"{}\"", text));
     }
-    speeds.push_back(value);
+    speeds.push_back(*value);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   if (static_cast<std::int64_t>(speeds.size()) != num_gpus) {
