@@ -1,7 +1,5 @@
 // All-gather and reduce-scatter in the place of dispatch and combine (pipeline.hpp).
 
-#include <algorithm>
-
 #include "lib/base/clock.hpp"
 #include "lib/comm/figures.hpp"
 #include "lib/comm/payload.hpp"
@@ -73,15 +71,6 @@ std::int64_t count_wrong(Communicator& communicator, const Buffers& buffers, std
     num_wrong += sums[static_cast<std::size_t>(i)] != expected ? 1 : 0;
   }
   return num_wrong;
-}
-
-std::vector<double> slowest(Communicator& communicator, const std::vector<double>& times_s) {
-  std::vector<double> worst(times_s.size(), 0.0);
-  for (const std::string& text : communicator.exchange_texts(to_text(times_s))) {
-    const std::vector<double> theirs = from_text<double>(text);
-    for (std::size_t i = 0; i < worst.size(); ++i) worst[i] = std::max(worst[i], theirs.at(i));
-  }
-  return worst;
 }
 
 }  // namespace

@@ -23,12 +23,7 @@ struct Pace {
 };
 
 Pace choose_pace(Communicator& communicator, double warm_s, const MeasureOptions& options) {
-  // The slowest rank decides.
-  for (const std::string& text :
-       communicator.exchange_texts(to_text(std::vector<double>{warm_s}))) {
-    warm_s = std::max(warm_s, from_text<double>(text).at(0));
-  }
-  warm_s = std::max(warm_s, 1e-9);
+  warm_s = std::max(slowest(communicator, {warm_s}).front(), 1e-9);
   Pace pace;
   pace.num_iterations = options.num_iterations;
   if (pace.num_iterations <= 0) {

@@ -93,16 +93,6 @@ double run_once(Communicator& communicator, const Chunk& chunk, std::int64_t num
   return clock.now_s() - begin_s;
 }
 
-// Of the slowest rank, each repeat; at every rank.
-std::vector<double> slowest(Communicator& communicator, const std::vector<double>& times_s) {
-  std::vector<double> worst(times_s.size(), 0.0);
-  for (const std::string& text : communicator.exchange_texts(to_text(times_s))) {
-    const std::vector<double> theirs = from_text<double>(text);
-    for (std::size_t i = 0; i < worst.size(); ++i) worst[i] = std::max(worst[i], theirs.at(i));
-  }
-  return worst;
-}
-
 }  // namespace
 
 ComputeLoad::ComputeLoad(double duration_s) : values_(kSliceValues, 1.0F) {

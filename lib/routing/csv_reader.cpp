@@ -108,13 +108,7 @@ class IdLogSource final : public TokenSource {
   }
 
   bool next(TokenBlock& block) override {
-    while (!group_.take(block, block_tokens_)) {
-      group_.clear();
-      fill_group();
-      if (group_.empty()) return false;
-      group_.arrange();
-    }
-    return true;
+    return group_.next_block(block, block_tokens_, [this] { fill_group(); });
   }
 
  private:

@@ -43,6 +43,18 @@ class RowGroup {
   void arrange();
   [[nodiscard]] bool take(TokenBlock& block, std::int64_t block_tokens);
   void clear();
+  // The same in one: the next block, with fill() adding the rows of another group whenever the last
+  // one is given out. False when it adds none.
+  template <typename Fill>
+  [[nodiscard]] bool next_block(TokenBlock& block, std::int64_t block_tokens, const Fill& fill) {
+    while (!take(block, block_tokens)) {
+      clear();
+      fill();
+      if (empty()) return false;
+      arrange();
+    }
+    return true;
+  }
   // Rows that found no place because their layer names a token that no other layer has.
   [[nodiscard]] std::int64_t num_unmatched() const { return num_unmatched_; }
 

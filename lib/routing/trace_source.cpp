@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/error.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/routing/array_file.hpp"
 #include "lib/routing/array_sources.hpp"
 #include "lib/routing/id_cleaner.hpp"
@@ -53,13 +53,9 @@ class TraceSource final : public TokenSource {
   }
 
   bool next(TokenBlock& block) override {
-    while (!group_.take(block, block_tokens_)) {
-      group_.clear();
-      if (row_ == num_rows()) return false;
-      read_group();
-      group_.arrange();
-    }
-    return true;
+    return group_.next_block(block, block_tokens_, [this] {
+      if (row_ < num_rows()) read_group();
+    });
   }
 
  private:
@@ -133,12 +129,11 @@ class TraceSource final : public TokenSource {
 
 std::int32_t metadata_count(const ArrayFile& file, const std::string& where, const char* key) {
   const std::string text = file.metadata_text(key);
-  std::int32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
+  const auto value = parse_number<std::int32_t>(text);
+  if (!value || *value < 1 || *value > 65536) {
     fail_input(where, fmt::format("__metadata__ {}: expected 1 to 65536, found \"{}\"", key, text));
   }
-  return value;
+  return *value;
 }
 
 Columns locate_columns(const ArrayFile& file, const std::string& where, std::int64_t top_k) {
