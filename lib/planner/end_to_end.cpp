@@ -1,7 +1,6 @@
 #include "lib/planner/end_to_end.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -12,6 +11,7 @@
 
 #include "lib/base/error.hpp"
 #include "lib/base/fnv1a.hpp"
+#include "lib/base/parse_number.hpp"
 #include "lib/base/text.hpp"
 #include "lib/json/read.hpp"
 #include "lib/planner/measured_json.hpp"
@@ -57,10 +57,8 @@ class Row {
   [[nodiscard]] std::optional<double> number(const std::string& name) const {
     const std::string field = text(name);
     if (field.empty()) return std::nullopt;
-    double value = 0.0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(value) ||
-        value < 0.0 || value > 1e12) {
+    const auto value = parse_number<double>(field);
+    if (!value || *value < 0.0 || *value > 1e12) {
       throw Error(ErrorCode::kInput,
                   fmt::format("{}: column {}: expected a number >= 0, found \"{}\"", where_, name,
                               printable(field)));
@@ -284,7 +282,7 @@ GroupError summarize(const std::vector<PointError>& errors,
   GroupError result;
   result.num_rows = static_cast<std::int64_t>(tpot.size());
   if (tpot.empty()) return result;
-  // Linear interpolation between order statistics, as lib/stats defines a percentile.
+  // Linear interpolation between order statistics: errors of a fit, not samples of a measurement.
   const auto quantile = [](std::vector<double> values, double q) {
     std::sort(values.begin(), values.end());
     const double position = q * static_cast<double>(values.size() - 1);

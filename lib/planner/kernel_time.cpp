@@ -23,6 +23,7 @@ constexpr std::array kKernelKinds = {KernelKind::kMoe,
                                      KernelKind::kDecodeMla,
                                      KernelKind::kPrefillMla};
 
+// The upper one of two middle values: a constant that was fitted, no mean of two fits.
 double median(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),

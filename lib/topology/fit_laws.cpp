@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/check.hpp"
+#include "lib/stats/midpoint_median.hpp"
 #include "lib/topology/time_laws.hpp"
 
 namespace moe::topology {
@@ -41,14 +42,6 @@ std::map<CollectiveKey, Points> group_points(const std::vector<CollectivePoint>&
     groups[{point.gpu, point.library, point.version, point.op, point.num_ranks}].push_back(&point);
   }
   return groups;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  const double above = *middle;
-  return (above + *std::max_element(values.begin(), middle)) / 2.0;
 }
 
 SizeLaw fit_size_law(const std::vector<double>& volumes, const std::vector<double>& times,
@@ -87,7 +80,8 @@ std::vector<Knot> fit_knots(const CollectiveSeries& series, const Points& points
   }
   std::vector<Knot> knots;
   for (auto& [bytes, logs] : ratios) {
-    knots.push_back({static_cast<double>(bytes), std::exp(median(std::move(logs)))});
+    knots.push_back(
+        {static_cast<double>(bytes), std::exp(stats::midpoint_median(std::move(logs)))});
   }
   level_spikes(knots);
   return knots;

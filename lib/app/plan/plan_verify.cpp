@@ -1,6 +1,5 @@
 // moe-plan verify: its own error against everything that was published or measured.
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -23,6 +22,7 @@
 #include "lib/planner/byte_anchors.hpp"
 #include "lib/planner/measured_json.hpp"
 #include "lib/planner/throughput_anchors.hpp"
+#include "lib/stats/midpoint_median.hpp"
 
 namespace moe::app {
 namespace {
@@ -42,12 +42,6 @@ struct Inputs {
   planner::HardwareFile hardware;
   planner::MeasuredTimes measured;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 // ---- published throughput ----
 
@@ -113,7 +107,7 @@ bool verify_throughput(const Inputs& inputs, ReportSession& session) {
   report.tables["throughput_anchors"] = table;
   if (!errors.empty()) {
     report.metrics["throughput_anchor_median_error"] = value_metric(
-        report::MetricKind::kModelled, "1", median(errors),
+        report::MetricKind::kModelled, "1", stats::midpoint_median(errors),
         "median over the published figures of |predicted / published - 1|; none of them was "
         "used in a fit, and batches that a source does not state are assumed");
     report.highlights.emplace_back("throughput_anchor_median_error");
@@ -155,7 +149,7 @@ bool verify_bytes(const Inputs& inputs, ReportSession& session) {
   report.tables["byte_anchors"] = table;
   if (!errors.empty()) {
     report.metrics["byte_anchor_median_error"] =
-        value_metric(report::MetricKind::kModelled, "1", median(errors),
+        value_metric(report::MetricKind::kModelled, "1", stats::midpoint_median(errors),
                      "median over published parameter counts and bytes of |predicted / published "
                      "- 1|");
   }
