@@ -45,6 +45,12 @@ double peak_of(const Accelerator& gpu, const std::string& kernel) {
 // the measured kernels are slower.
 constexpr double kGoodShare = 0.8;
 
+double context_of(const AttentionShape& shape, double context) {
+  return shape.max_context > 0.0 ? std::min(shape.max_context, context) : context;
+}
+
+}  // namespace
+
 // Adds up a step: each contribution once raw (the kernels' own efficiency) and once as the engine
 // was seen to need it.
 class StepSum {
@@ -80,12 +86,6 @@ class StepSum {
   std::array<double, kNumResources> raw_{};
   std::array<double, kNumResources> best_{};
 };
-
-double context_of(const AttentionShape& shape, double context) {
-  return shape.max_context > 0.0 ? std::min(shape.max_context, context) : context;
-}
-
-}  // namespace
 
 std::string_view step_part_name(StepPart part) {
   constexpr std::array<std::string_view, kNumStepParts> kNames = {
@@ -141,78 +141,63 @@ StepModel::StepModel(StepProfile profile, const Layout& layout, const Accelerato
   if (it != held_out.end()) held_out_ = it->second;
 }
 
-StepTime StepModel::decode(double batch, double context) const {
+void StepModel::add_decode_experts(const MoeShape& moe, double rows, StepSum& sum) const {
   const TermValues& c = terms_;
   const double bandwidth = gpu_.memory_bytes_per_s;
-  const double layers = profile_.num_layers;
-  // Microbatches of a pipeline follow each other; a token sees all stages with its own part.
-  const double sequences = std::max({1e-9, std::min(1.0, batch), batch / layout_.pp});
-  const double rows = sequences * (1.0 + setup_.draft_tokens);
   const double group_rows = rows * layout_.dp;
-  StepSum sum;
-
-  const double gemm = c[Term::kGemm];
-  sum.add(StepPart::kDense, Resource::kMemory,
-          profile_.dense_bytes / bandwidth / fits_.gemm.bytes_share, gemm, fits_.gemm.bytes_share);
-  sum.add(StepPart::kDense, Resource::kCompute, rows * dense_s_per_token_ / fits_.gemm.flops_share,
-          gemm);
-  sum.add(StepPart::kDense, Resource::kOverhead,
-          kFloorShare * profile_.num_products * fits_.gemm.t0_s, gemm);
-
-  for (const MoeShape& moe : profile_.moe) {
-    const double ratio = moe.local_experts / moe.num_experts;
-    double hits = ratio * expected_hits(moe.num_experts, moe.top_k, group_rows);
-    double selections = group_rows * moe.top_k * ratio;
-    if (!setup_.skew.is_uniform()) {
-      const SkewFactors skew = skew_factors(setup_.skew, static_cast<std::int64_t>(moe.num_experts),
-                                            moe.top_k, layout_.ep, group_rows);
-      hits = std::min(moe.local_experts, hits * skew.hits);
-      selections *= skew.load;
-    }
-    sum.add(StepPart::kExperts, Resource::kMemory,
-            moe.num_layers * hits * moe.expert_bytes / bandwidth / fits_.moe.bytes_share,
-            c[Term::kMoe], fits_.moe.bytes_share);
-    sum.add(StepPart::kExperts, Resource::kCompute,
-            moe.num_layers * selections * moe.token_flops / moe_peak_ / fits_.moe.flops_share,
-            c[Term::kMoe], fits_.moe.flops_share);
-    sum.add(StepPart::kExperts, Resource::kOverhead, moe.num_layers * fits_.moe.t0_s,
-            c[Term::kMoeFloor]);
-    if (layout_.dp > 1) {
-      const AllToAllTime exchange =
-          moe_all_to_all_time_s(gpu_, layout_.tp * layout_.dp, setup_.network, rows / layout_.tp,
-                                moe.top_k, profile_.hidden_size, false);
-      // The factor was seen inside scale-up domains; between nodes the link's rate decides.
-      const double shown = 1.0 - setup_.hidden_all_to_all;
-      const double inside = shown * c[Term::kAllToAll];
-      sum.add(StepPart::kAllToAll, Resource::kNetwork, moe.num_layers * exchange.inside_s, inside);
-      sum.add(StepPart::kAllToAll, Resource::kNetwork, moe.num_layers * exchange.outside_s, shown);
-      sum.add(StepPart::kAllToAll, Resource::kOverhead, moe.num_layers * exchange.alpha_s, inside);
-    }
+  const double ratio = moe.local_experts / moe.num_experts;
+  double hits = ratio * expected_hits(moe.num_experts, moe.top_k, group_rows);
+  double selections = group_rows * moe.top_k * ratio;
+  if (!setup_.skew.is_uniform()) {
+    const SkewFactors skew = skew_factors(setup_.skew, static_cast<std::int64_t>(moe.num_experts),
+                                          moe.top_k, layout_.ep, group_rows);
+    hits = std::min(moe.local_experts, hits * skew.hits);
+    selections *= skew.load;
   }
+  sum.add(StepPart::kExperts, Resource::kMemory,
+          moe.num_layers * hits * moe.expert_bytes / bandwidth / fits_.moe.bytes_share,
+          c[Term::kMoe], fits_.moe.bytes_share);
+  sum.add(StepPart::kExperts, Resource::kCompute,
+          moe.num_layers * selections * moe.token_flops / moe_peak_ / fits_.moe.flops_share,
+          c[Term::kMoe], fits_.moe.flops_share);
+  sum.add(StepPart::kExperts, Resource::kOverhead, moe.num_layers * fits_.moe.t0_s,
+          c[Term::kMoeFloor]);
+  if (layout_.dp > 1) {
+    const AllToAllTime exchange =
+        moe_all_to_all_time_s(gpu_, layout_.tp * layout_.dp, setup_.network, rows / layout_.tp,
+                              moe.top_k, profile_.hidden_size, false);
+    // The factor was seen inside scale-up domains; between nodes the link's rate decides.
+    const double shown = 1.0 - setup_.hidden_all_to_all;
+    const double inside = shown * c[Term::kAllToAll];
+    sum.add(StepPart::kAllToAll, Resource::kNetwork, moe.num_layers * exchange.inside_s, inside);
+    sum.add(StepPart::kAllToAll, Resource::kNetwork, moe.num_layers * exchange.outside_s, shown);
+    sum.add(StepPart::kAllToAll, Resource::kOverhead, moe.num_layers * exchange.alpha_s, inside);
+  }
+}
 
-  for (const AttentionShape& attention : profile_.attention) {
-    const double seen = context_of(attention, context);
-    const double bytes = attention.token_bytes * seen + attention.index_bytes * context;
-    const double flops = attention.decode_flops * seen + attention.index_flops * context;
-    sum.add(
-        StepPart::kAttention, Resource::kMemory,
-        attention.num_layers * sequences * bytes / bandwidth / fits_.decode_attention.bytes_share,
-        c[Term::kAttention], fits_.decode_attention.bytes_share);
-    sum.add(StepPart::kAttention, Resource::kCompute,
-            attention.num_layers * rows * flops / bf16_peak_ / fits_.decode_attention.flops_share,
-            c[Term::kAttention], fits_.decode_attention.flops_share);
-    sum.add(StepPart::kAttention, Resource::kOverhead,
-            kFloorShare * attention.num_layers * fits_.decode_attention.t0_s, c[Term::kAttention]);
-  }
-  if (profile_.num_state_layers > 0.0) {
-    sum.add(StepPart::kState, Resource::kMemory, 2.0 * sequences * profile_.state_bytes / bandwidth,
-            1.0);
-    sum.add_overhead(StepPart::kState, profile_.num_state_layers * c[Term::kStateLayer]);
-  }
+void StepModel::add_decode_attention(const AttentionShape& attention, double sequences, double rows,
+                                     double context, StepSum& sum) const {
+  const TermValues& c = terms_;
+  const double bandwidth = gpu_.memory_bytes_per_s;
+  const double seen = context_of(attention, context);
+  const double bytes = attention.token_bytes * seen + attention.index_bytes * context;
+  const double flops = attention.decode_flops * seen + attention.index_flops * context;
+  sum.add(StepPart::kAttention, Resource::kMemory,
+          attention.num_layers * sequences * bytes / bandwidth / fits_.decode_attention.bytes_share,
+          c[Term::kAttention], fits_.decode_attention.bytes_share);
+  sum.add(StepPart::kAttention, Resource::kCompute,
+          attention.num_layers * rows * flops / bf16_peak_ / fits_.decode_attention.flops_share,
+          c[Term::kAttention], fits_.decode_attention.flops_share);
+  sum.add(StepPart::kAttention, Resource::kOverhead,
+          kFloorShare * attention.num_layers * fits_.decode_attention.t0_s, c[Term::kAttention]);
+}
+
+void StepModel::add_decode_links(double rows, StepSum& sum) const {
+  const TermValues& c = terms_;
   if (layout_.tp > 1) {
     // One after the attention, one after the experts; with data-parallel attention the exchange
     // above takes the place of the second.
-    const double calls = layout_.dp > 1 ? layers : 2.0 * layers;
+    const double calls = layout_.dp > 1 ? profile_.num_layers : 2.0 * profile_.num_layers;
     const double bytes = rows * profile_.hidden_size * 2.0;
     const double total = all_reduce_time_s(fits_.all_reduce, layout_.tp, bytes);
     sum.add(StepPart::kAllReduce, Resource::kNetwork, calls * (total - fits_.all_reduce.alpha_s),
@@ -225,6 +210,35 @@ StepTime StepModel::decode(double batch, double context) const {
         kHopLatencyS + rows * profile_.hidden_size * 2.0 / std::max(1e6, gpu_.peer_bytes_per_s);
     sum.add(StepPart::kPipeline, Resource::kNetwork, (layout_.pp - 1) * hop, 1.0);
   }
+}
+
+StepTime StepModel::decode(double batch, double context) const {
+  const TermValues& c = terms_;
+  const double bandwidth = gpu_.memory_bytes_per_s;
+  const double layers = profile_.num_layers;
+  // Microbatches of a pipeline follow each other; a token sees all stages with its own part.
+  const double sequences = std::max({1e-9, std::min(1.0, batch), batch / layout_.pp});
+  const double rows = sequences * (1.0 + setup_.draft_tokens);
+  StepSum sum;
+
+  const double gemm = c[Term::kGemm];
+  sum.add(StepPart::kDense, Resource::kMemory,
+          profile_.dense_bytes / bandwidth / fits_.gemm.bytes_share, gemm, fits_.gemm.bytes_share);
+  sum.add(StepPart::kDense, Resource::kCompute, rows * dense_s_per_token_ / fits_.gemm.flops_share,
+          gemm);
+  sum.add(StepPart::kDense, Resource::kOverhead,
+          kFloorShare * profile_.num_products * fits_.gemm.t0_s, gemm);
+
+  for (const MoeShape& moe : profile_.moe) add_decode_experts(moe, rows, sum);
+  for (const AttentionShape& attention : profile_.attention) {
+    add_decode_attention(attention, sequences, rows, context, sum);
+  }
+  if (profile_.num_state_layers > 0.0) {
+    sum.add(StepPart::kState, Resource::kMemory, 2.0 * sequences * profile_.state_bytes / bandwidth,
+            1.0);
+    sum.add_overhead(StepPart::kState, profile_.num_state_layers * c[Term::kStateLayer]);
+  }
+  add_decode_links(rows, sum);
   const double sequence_s =
       c[Term::kSequence] * (layout_.dp > 1 ? c[Term::kDataParallel] : 1.0) * sequences;
   sum.add_overhead(StepPart::kOverhead, layout_.pp * c[Term::kHost] + layers * c[Term::kLayer] +
@@ -234,10 +248,60 @@ StepTime StepModel::decode(double batch, double context) const {
                     std::pow(c[Term::kAgeDecode], setup_.engine_age_months));
 }
 
+void StepModel::add_prefill_experts(const MoeShape& moe, double tokens, double weight_share,
+                                    StepSum& sum) const {
+  const TermValues& c = terms_;
+  const double group_tokens = tokens * layout_.dp;
+  const double factor = c[Term::kPrefill];
+  const double ratio = moe.local_experts / moe.num_experts;
+  double load = 1.0;
+  double read = ratio * expected_hits(moe.num_experts, moe.top_k, group_tokens);
+  if (!setup_.skew.is_uniform()) {
+    const SkewFactors skew = skew_factors(setup_.skew, static_cast<std::int64_t>(moe.num_experts),
+                                          moe.top_k, layout_.ep, group_tokens);
+    load = skew.load;
+    read *= skew.hits;
+  }
+  sum.add(StepPart::kExperts, Resource::kCompute,
+          load * moe.num_layers * group_tokens * moe.top_k * ratio * moe.token_flops / moe_peak_ /
+              fits_.moe.flops_share,
+          factor, fits_.moe.flops_share);
+  sum.add(StepPart::kExperts, Resource::kMemory,
+          weight_share * moe.num_layers * read * moe.expert_bytes / gpu_.memory_bytes_per_s,
+          factor);
+  if (layout_.dp > 1) {
+    const AllToAllTime exchange =
+        moe_all_to_all_time_s(gpu_, layout_.tp * layout_.dp, setup_.network, tokens / layout_.tp,
+                              moe.top_k, profile_.hidden_size, true);
+    const double shown = 1.0 - setup_.hidden_all_to_all;
+    sum.add(StepPart::kAllToAll, Resource::kNetwork, load * moe.num_layers * exchange.inside_s,
+            shown * factor * c[Term::kAllToAll]);
+    sum.add(StepPart::kAllToAll, Resource::kNetwork, load * moe.num_layers * exchange.outside_s,
+            shown);
+  }
+}
+
+void StepModel::add_prefill_links(double tokens, StepSum& sum) const {
+  const double factor = terms_[Term::kPrefill];
+  if (layout_.tp > 1) {
+    const double calls = (layout_.dp > 1 ? 1.0 : 2.0) * profile_.num_layers;
+    CollectiveFit volume = fits_.all_reduce;
+    volume.alpha_s = 0.0;  // in the fixed part of a pass
+    volume.s_per_sqrt_byte = 0.0;
+    sum.add(StepPart::kAllReduce, Resource::kNetwork,
+            calls * all_reduce_time_s(volume, layout_.tp, tokens * profile_.hidden_size * 2.0),
+            factor);
+  }
+  if (layout_.pp > 1) {
+    const double bytes = tokens * profile_.hidden_size * 2.0;
+    sum.add(StepPart::kPipeline, Resource::kNetwork,
+            (layout_.pp - 1) * (kHopLatencyS + bytes / std::max(1e6, gpu_.peer_bytes_per_s)), 1.0);
+  }
+}
+
 StepTime StepModel::prefill(double tokens, double weight_share, double cached) const {
   const TermValues& c = terms_;
   const double bandwidth = gpu_.memory_bytes_per_s;
-  const double group_tokens = tokens * layout_.dp;
   const double factor = c[Term::kPrefill];
   StepSum sum;
   sum.add(StepPart::kDense, Resource::kCompute,
@@ -245,33 +309,7 @@ StepTime StepModel::prefill(double tokens, double weight_share, double cached) c
           fits_.gemm.flops_share);
   sum.add(StepPart::kDense, Resource::kMemory, weight_share * profile_.dense_bytes / bandwidth,
           factor);
-  for (const MoeShape& moe : profile_.moe) {
-    const double ratio = moe.local_experts / moe.num_experts;
-    double load = 1.0;
-    double read = ratio * expected_hits(moe.num_experts, moe.top_k, group_tokens);
-    if (!setup_.skew.is_uniform()) {
-      const SkewFactors skew = skew_factors(setup_.skew, static_cast<std::int64_t>(moe.num_experts),
-                                            moe.top_k, layout_.ep, group_tokens);
-      load = skew.load;
-      read *= skew.hits;
-    }
-    sum.add(StepPart::kExperts, Resource::kCompute,
-            load * moe.num_layers * group_tokens * moe.top_k * ratio * moe.token_flops / moe_peak_ /
-                fits_.moe.flops_share,
-            factor, fits_.moe.flops_share);
-    sum.add(StepPart::kExperts, Resource::kMemory,
-            weight_share * moe.num_layers * read * moe.expert_bytes / bandwidth, factor);
-    if (layout_.dp > 1) {
-      const AllToAllTime exchange =
-          moe_all_to_all_time_s(gpu_, layout_.tp * layout_.dp, setup_.network, tokens / layout_.tp,
-                                moe.top_k, profile_.hidden_size, true);
-      const double shown = 1.0 - setup_.hidden_all_to_all;
-      sum.add(StepPart::kAllToAll, Resource::kNetwork, load * moe.num_layers * exchange.inside_s,
-              shown * factor * c[Term::kAllToAll]);
-      sum.add(StepPart::kAllToAll, Resource::kNetwork, load * moe.num_layers * exchange.outside_s,
-              shown);
-    }
-  }
+  for (const MoeShape& moe : profile_.moe) add_prefill_experts(moe, tokens, weight_share, sum);
   for (const AttentionShape& attention : profile_.attention) {
     // Pairs of a token with those before it; picked tokens are found among all.
     const double all_pairs = tokens * (cached + tokens / 2.0);
@@ -288,20 +326,7 @@ StepTime StepModel::prefill(double tokens, double weight_share, double cached) c
             2.0 * tokens / kStateChunkTokens * profile_.state_bytes / bandwidth,
             c[Term::kPrefillAttention]);
   }
-  if (layout_.tp > 1) {
-    const double calls = (layout_.dp > 1 ? 1.0 : 2.0) * profile_.num_layers;
-    CollectiveFit volume = fits_.all_reduce;
-    volume.alpha_s = 0.0;  // in the fixed part of a pass
-    volume.s_per_sqrt_byte = 0.0;
-    sum.add(StepPart::kAllReduce, Resource::kNetwork,
-            calls * all_reduce_time_s(volume, layout_.tp, tokens * profile_.hidden_size * 2.0),
-            factor);
-  }
-  if (layout_.pp > 1) {
-    const double bytes = tokens * profile_.hidden_size * 2.0;
-    sum.add(StepPart::kPipeline, Resource::kNetwork,
-            (layout_.pp - 1) * (kHopLatencyS + bytes / std::max(1e6, gpu_.peer_bytes_per_s)), 1.0);
-  }
+  add_prefill_links(tokens, sum);
   sum.add_overhead(StepPart::kOverhead, weight_share * c[Term::kPrefillFixed]);
   return sum.finish(setup_.prefill_calibration *
                     std::pow(c[Term::kAgePrefill], setup_.engine_age_months));

@@ -126,6 +126,8 @@ struct StepProfile {
 // "fp4" for mxfp4 and nvfp4, "int4", "fp8", "int8", "bf16".
 [[nodiscard]] std::string precision_class(const model::WeightFormat& format);
 
+class StepSum;
+
 class StepModel {
  public:
   StepModel(const model::Architecture& architecture, const Layout& layout, const Accelerator& gpu,
@@ -165,6 +167,15 @@ class StepModel {
     KernelFit prefill_attention;
     CollectiveFit all_reduce;
   };
+  // The parts of a step. `rows`: sequences with their draft tokens on a rank.
+  void add_decode_experts(const MoeShape& moe, double rows, StepSum& sum) const;
+  void add_decode_attention(const AttentionShape& attention, double sequences, double rows,
+                            double context, StepSum& sum) const;
+  void add_decode_links(double rows, StepSum& sum) const;
+  void add_prefill_experts(const MoeShape& moe, double tokens, double weight_share,
+                           StepSum& sum) const;
+  void add_prefill_links(double tokens, StepSum& sum) const;
+
   StepProfile profile_;
   Layout layout_;
   Accelerator gpu_;
