@@ -1,37 +1,16 @@
 #include "lib/report/markup.hpp"
 
+#include "lib/base/xml_text.hpp"
 #include "lib/report/human.hpp"
 
 namespace moe::report {
 
 std::string escape_markup(std::string_view text) {
   std::string out;
-  const auto append_line = [&out](std::string_view line) {
-    for (const char c : printable(line)) {
-      switch (c) {
-        case '&':
-          out += "&amp;";
-          break;
-        case '<':
-          out += "&lt;";
-          break;
-        case '>':
-          out += "&gt;";
-          break;
-        case '"':
-          out += "&quot;";
-          break;
-        case '\'':
-          out += "&#39;";
-          break;
-        default:
-          out += c;
-      }
-    }
-  };
   for (std::size_t begin = 0;;) {
     const std::size_t end = text.find('\n', begin);
-    append_line(text.substr(begin, end == std::string_view::npos ? end : end - begin));
+    const std::size_t count = end == std::string_view::npos ? end : end - begin;
+    out += escape_xml(printable(text.substr(begin, count)));
     if (end == std::string_view::npos) return out;
     out += '\n';
     begin = end + 1;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lib/base/xml_text.hpp"
 #include "lib/topology/document.hpp"
 
 namespace moe::topology {
@@ -20,29 +21,6 @@ struct Box {
   int x = 0;
   int y = 0;
 };
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 // CPUs, outer switches, switches below switches, devices, NVSwitches.
 std::vector<int> rows_of(const Topology& topology) {
@@ -151,8 +129,8 @@ std::string to_svg(const Topology& topology) {
         a.x + kBoxWidth / 2, a.y + middle, (a.x + b.x + kBoxWidth) / 2, (a.y + b.y) / 2 + bend,
         b.x + kBoxWidth / 2, b.y + middle, stroke_of(link.kind),
         std::min(4.0, 1.0 + link.count / 6.0), link_kind_name(link.kind),
-        escaped(topology.nodes[static_cast<std::size_t>(link.a)].name),
-        escaped(topology.nodes[static_cast<std::size_t>(link.b)].name), rate);
+        escape_xml(topology.nodes[static_cast<std::size_t>(link.a)].name),
+        escape_xml(topology.nodes[static_cast<std::size_t>(link.b)].name), rate);
   }
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const Node& node = topology.nodes[i];
@@ -160,7 +138,7 @@ std::string to_svg(const Topology& topology) {
     const bool has_below = !below.empty() && below != node.name;
     // A long text would leave its box.
     const auto fitted = [](const std::string& text) {
-      return escaped(text.size() > 17 ? text.substr(0, 16) + "~" : text);
+      return escape_xml(text.size() > 17 ? text.substr(0, 16) + "~" : text);
     };
     out += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
@@ -175,7 +153,7 @@ std::string to_svg(const Topology& topology) {
     }
   }
   out += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"#333333\">{}</text>\n</svg>\n", kMargin,
-                     height - 12, escaped(summary_line(topology)));
+                     height - 12, escape_xml(summary_line(topology)));
   return out;
 }
 

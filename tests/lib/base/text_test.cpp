@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lib/base/xml_text.hpp"
+
 namespace moe {
 namespace {
 
@@ -35,6 +37,12 @@ TEST(Trim, TakesBlanksAndLineEndsFromBothSides) {
   EXPECT_EQ(trim(" \ta b\r\n"), "a b");
   EXPECT_EQ(trim("\n"), "");
   EXPECT_EQ(trim(""), "");
+}
+
+TEST(EscapeXml, ReplacesWhatWouldBeReadAsMarkup) {
+  EXPECT_EQ(escape_xml("<a b='c' d=\"e\">&amp;"),
+            "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;amp;");
+  EXPECT_EQ(escape_xml("NVLink 4"), "NVLink 4");
 }
 
 }  // namespace
