@@ -204,12 +204,9 @@ void add_metrics(const CacheArgs& args, const Chosen& chosen, std::int32_t num_e
   }
 }
 
-int run_cache(const CacheArgs& args, const ToolContext& context) {
-  ReportSession session(context, args.output, args.acceptance);
-  if (args.trace.traces.size() != 1) throw Error(ErrorCode::kUsage, "expected one TRACE to replay");
-  const std::string& path = args.trace.traces.front();
-  const std::vector<LoadedTrace> traces = {load_trace(path, args.trace)};
-  const TokenSequence tokens = read_tokens(path, args.trace);
+// The traces of --train as one, where there are any.
+std::optional<TokenSequence> read_training(const CacheArgs& args, const std::string& path,
+                                           const TokenSequence& tokens) {
   std::optional<TokenSequence> train;
   for (const std::string& file : args.train) {
     TokenSequence more = read_tokens(file, args.trace);
@@ -223,6 +220,16 @@ int run_cache(const CacheArgs& args, const ToolContext& context) {
       train = std::move(more);
     }
   }
+  return train;
+}
+
+int run_cache(const CacheArgs& args, const ToolContext& context) {
+  ReportSession session(context, args.output, args.acceptance);
+  if (args.trace.traces.size() != 1) throw Error(ErrorCode::kUsage, "expected one TRACE to replay");
+  const std::string& path = args.trace.traces.front();
+  const std::vector<LoadedTrace> traces = {load_trace(path, args.trace)};
+  const TokenSequence tokens = read_tokens(path, args.trace);
+  const std::optional<TokenSequence> train = read_training(args, path, tokens);
   const bool trains_elsewhere = train.has_value();
   const TokenSequence& profile = train ? *train : tokens;
   const std::vector<std::int64_t> slots = slots_of(args, tokens.num_experts);

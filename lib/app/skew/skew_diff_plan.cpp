@@ -20,7 +20,6 @@ namespace moe::app {
 namespace {
 
 using balance::Placement;
-using report::Cell;
 using report::MetricKind;
 
 struct DiffArgs {
