@@ -19,7 +19,6 @@ namespace {
 
 using test::FakeBehaviour;
 using test::FakeNccl;
-using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 

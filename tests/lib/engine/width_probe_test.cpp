@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-void add_readings(WidthReference& reference, std::int32_t cpu, std::vector<double> widths) {
+void add_readings(WidthReference& reference, std::int32_t cpu, const std::vector<double>& widths) {
   for (int round = 0; round < 8; ++round) {
     for (const double width : widths) reference.add(WidthReading{width, cpu});
   }

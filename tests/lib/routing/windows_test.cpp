@@ -16,7 +16,6 @@
 namespace moe::routing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::int64_t sum_of(std::span<const std::int64_t> counts) {

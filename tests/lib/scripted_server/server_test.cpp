@@ -22,10 +22,8 @@ using test::post_chat;
 using test::post_completion;
 using test::RawAnswer;
 using test::RawClient;
-using test::RawEnd;
 using test::script_of;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 const char* const kQuick =

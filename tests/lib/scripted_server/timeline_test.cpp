@@ -18,7 +18,6 @@
 namespace moe::scripted_server {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

@@ -11,7 +11,6 @@
 namespace moe::topology {
 namespace {
 
-using ::testing::HasSubstr;
 
 std::string ranks(int count) {
   std::string text;
