@@ -12,6 +12,10 @@
 namespace moe::model {
 namespace {
 
+// A group, filled up with zeros: every loop over it has the same length, known to the compiler.
+using Group = std::array<float, kQuantizeGroup>;
+static_assert(kQuantizeGroup % 4 == 0);
+
 // Codes reach from -8 to 7 or from -127 to 127. Four bits waste nothing when the largest magnitude
 // becomes -8, so its sign decides the scale's.
 struct CodeRange {
@@ -28,40 +32,78 @@ float rounded_scale(float scale) {
   return bf16_to_f32(f32_to_bf16(scale));
 }
 
-float code_of(float weight, float inverse, CodeRange range) {
-  return std::clamp(std::nearbyint(weight * inverse), range.low, range.high);
+// In four sums that do not wait for one another: the compiler may not reorder one.
+template <typename Value>
+Value sum_of(const std::array<Value, kQuantizeGroup>& values) {
+  std::array<Value, 4> sums{};
+  for (std::size_t i = 0; i < values.size(); i += sums.size()) {
+    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += values[i + k];
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-double squared_error(std::span<const float> group, float scale, CodeRange range) {
+// The nearest integer, ties to even: above 2^23 floats are integers, and the sum is rounded to one.
+float code_of(float weight, float inverse, CodeRange range) {
+  constexpr float kShift = 0x1.8p23F;
+  return std::min(std::max(weight * inverse, range.low), range.high) + kShift - kShift;
+}
+
+float squared_error(const Group& group, float scale, CodeRange range) {
   const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
-  double sum = 0.0;
-  for (const float weight : group) {
-    const float delta = weight - scale * code_of(weight, inverse, range);
-    sum += static_cast<double>(delta * delta);
+  Group squares;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const float delta = group[i] - scale * code_of(group[i], inverse, range);
+    squares[i] = delta * delta;
   }
-  return sum;
+  return sum_of<float>(squares);
+}
+
+// The value of largest magnitude, with its sign.
+float largest_of(const Group& group) {
+  std::array<float, 4> low{};
+  std::array<float, 4> high{};
+  for (std::size_t i = 0; i < group.size(); i += low.size()) {
+    for (std::size_t k = 0; k < low.size(); ++k) {
+      low[k] = std::min(low[k], group[i + k]);
+      high[k] = std::max(high[k], group[i + k]);
+    }
+  }
+  const float least = *std::ranges::min_element(low);
+  const float most = *std::ranges::max_element(high);
+  return -least >= most ? least : most;
 }
 
 // Clipping the largest weights a little may round all the others better.
-float best_scale(std::span<const float> group, std::int32_t bits) {
+float best_scale(const Group& group, std::int32_t bits) {
   constexpr std::array<float, 6> kSteps4 = {8.0F, 7.6F, 7.2F, 7.0F, 8.4F, 8.8F};
-  constexpr std::array<float, 1> kSteps8 = {127.0F};
-  const float largest = *std::ranges::max_element(
-      group, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+  const float largest = largest_of(group);
+  if (bits == 8) return rounded_scale(std::fabs(largest) / 127.0F);
   const CodeRange range = code_range(bits);
-  const std::span<const float> steps =
-      bits == 4 ? std::span<const float>(kSteps4) : std::span<const float>(kSteps8);
   float best = 0.0F;
-  double least = -1.0;
-  for (const float step : steps) {
-    const float scale = rounded_scale(bits == 4 ? -largest / step : std::fabs(largest) / step);
-    const double error = squared_error(group, scale, range);
-    if (least < 0.0 || error < least) {
+  float least = -1.0F;
+  for (const float step : kSteps4) {
+    const float scale = rounded_scale(-largest / step);
+    const float error = squared_error(group, scale, range);
+    if (least < 0.0F || error < least) {
       least = error;
       best = scale;
     }
   }
   return best;
+}
+
+// What rounding the group changes, in f64.
+void add_errors(const Group& group, const Group& codes, float scale, QuantizeError& error) {
+  std::array<double, kQuantizeGroup> changed;
+  std::array<double, kQuantizeGroup> weights;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const auto weight = static_cast<double>(group[i]);
+    const double delta = weight - static_cast<double>(scale) * static_cast<double>(codes[i]);
+    changed[i] = delta * delta;
+    weights[i] = weight * weight;
+  }
+  error.squared_error += sum_of<double>(changed);
+  error.squared_weight += sum_of<double>(weights);
 }
 
 }  // namespace
@@ -80,24 +122,25 @@ QuantizeError quantize_row(std::span<const float> row, std::int32_t bits, std::b
   QuantizeError error;
   std::fill_n(codes, quantized_code_bytes(bits, std::ssize(row)), std::byte{0});
   for (std::size_t begin = 0; begin < row.size(); begin += kQuantizeGroup) {
-    const auto group =
-        row.subspan(begin, std::min<std::size_t>(kQuantizeGroup, row.size() - begin));
+    const std::size_t count = std::min<std::size_t>(kQuantizeGroup, row.size() - begin);
+    Group group{};
+    std::copy_n(row.begin() + static_cast<std::ptrdiff_t>(begin), count, group.begin());
     const float scale = best_scale(group, bits);
     const std::uint16_t stored = f32_to_bf16(scale);
     std::memcpy(scales + begin / kQuantizeGroup * 2, &stored, sizeof(stored));
     const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      const auto code = static_cast<int>(code_of(group[i], inverse, range));
+    Group rounded;
+    for (std::size_t i = 0; i < group.size(); ++i) rounded[i] = code_of(group[i], inverse, range);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto code = static_cast<int>(rounded[i]);
       const std::size_t col = begin + i;
       if (bits == 8) {
         codes[col] = static_cast<std::byte>(code);
       } else {
         codes[col / 2] |= static_cast<std::byte>((code + 8) << (col % 2 == 0 ? 0 : 4));
       }
-      const double delta = static_cast<double>(group[i]) - static_cast<double>(scale) * code;
-      error.squared_error += delta * delta;
-      error.squared_weight += static_cast<double>(group[i]) * static_cast<double>(group[i]);
     }
+    add_errors(group, rounded, scale, error);
   }
   return error;
 }
