@@ -5,8 +5,9 @@
                            [--steps 16] [--dtype float32|float64]
     build/release/bin/moe-bench verify CHECKPOINT --golden OUT.safetensors
 
-Needs the Python packages torch, transformers and safetensors, and memory for the whole model (4
-bytes a parameter, 8 with float64). Runs on the CPU with eager attention and without code from the
+Needs the Python packages torch, transformers and safetensors (for quantised weights also what
+transformers then asks for), and memory for the whole model (4 bytes a parameter, 8 with float64).
+Runs on the CPU with eager attention and without code from the
 checkpoint. Writes what transformers computes stage by stage: the input of layer 0, attention and
 feed-forward outputs, router inputs and logits, the residual stream, logits, and a greedy
 continuation (scenarios/checkpoints/README.md says what each tensor means). Which experts were
@@ -15,7 +16,10 @@ choice shows in the output of the block.
 """
 
 import argparse
+import json
+import pathlib
 import sys
+import tempfile
 
 try:
     import safetensors.torch
@@ -110,6 +114,49 @@ def prompt_ids(options):
     return tokenizer(options.prompt, add_special_tokens=False)["input_ids"]
 
 
+def load_config(checkpoint):
+    """The config, with what transformers itself does not make of the published files."""
+    values, _ = transformers.PretrainedConfig.get_config_dict(checkpoint, local_files_only=True)
+    if values.get("model_type") == "kimi_k2":  # its maths under a name of its own
+        values["model_type"] = "deepseek_v3"
+        return transformers.AutoConfig.for_model(**values)
+    config = transformers.AutoConfig.from_pretrained(checkpoint, local_files_only=True,
+                                                     trust_remote_code=False)
+    theta = values.get("attn_config", {}).get("rope_theta")
+    if theta is not None and getattr(config, "rope_parameters", None):
+        config.rope_parameters["rope_theta"] = theta  # DBRX: version 5 takes its default
+    return config
+
+
+def link_with_index(checkpoint, directory):
+    """The files of a checkpoint with the index that transformers needs to find several shards."""
+    weight_map = {}
+    for file in sorted(pathlib.Path(checkpoint).iterdir()):
+        (directory / file.name).symlink_to(file.resolve())
+        if file.match("model-*.safetensors"):
+            with safetensors.safe_open(file, "pt") as tensors:
+                weight_map.update(dict.fromkeys(tensors.keys(), file.name))
+    index = {"metadata": {}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def load_model(checkpoint, dtype):
+    config = load_config(checkpoint)
+    with tempfile.TemporaryDirectory() as links:
+        where = pathlib.Path(checkpoint)
+        if not any((where / name).exists()
+                   for name in ("model.safetensors", "model.safetensors.index.json")):
+            where = pathlib.Path(links)
+            link_with_index(checkpoint, where)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            where, config=config, torch_dtype=dtype, attn_implementation="eager",
+            local_files_only=True, trust_remote_code=False).eval()
+    if hasattr(model, "set_experts_implementation"):
+        # From version 5 on the default is a grouped product without float64.
+        model.set_experts_implementation("eager")
+    return model
+
+
 @torch.inference_mode()
 def run(model, ids, num_steps):
     """The prompt in one pass, then greedy steps of one token each on the cache."""
@@ -153,12 +200,11 @@ def main():
     ids = prompt_ids(options)
     if not ids:
         parser.error("the prompt has no tokens")
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        options.checkpoint, torch_dtype=getattr(torch, options.dtype),
-        attn_implementation="eager", local_files_only=True, trust_remote_code=False).eval()
-    if hasattr(model, "set_experts_implementation"):
-        # From version 5 on the default is a grouped product without float64.
-        model.set_experts_implementation("eager")
+    try:
+        model = load_model(options.checkpoint, getattr(torch, options.dtype))
+    except ImportError as error:  # transformers names the package that the weights need
+        print(f"make_golden.py: {error}", file=sys.stderr)
+        sys.exit(4)
     golden = run(model, ids, options.steps)
     safetensors.torch.save_file(golden, options.output, metadata={
         "family": model.config.model_type, "transformers": transformers.__version__,

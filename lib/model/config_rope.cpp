@@ -146,6 +146,12 @@ void read_rope(ConfigReader& reader, ModelConfig& config, const RopeOptions& opt
     rope.theta = *options.default_theta;
   }
   rope.dim = rotary_dim(reader, rope_reader, options);
+  if (!merged.contains("rope_type")) {  // numbers of a method that is not named
+    for (const std::string_view key : {"factor", "short_factor"}) {
+      if (!merged.contains(key)) continue;
+      rope_reader.fail("rope_type", fmt::format("missing, but there is {}", key));
+    }
+  }
   const std::string kind = rope_reader.optional_text("rope_type").value_or("default");
   if (kind == "linear") {
     rope.kind = RopeKind::kLinear;

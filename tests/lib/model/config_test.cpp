@@ -127,6 +127,7 @@ TEST(Config, ImpossibleValuesAreRefusedByName) {
        "original_max_position_embeddings"},
       {"qwen3moe-yarn", {{"rope_scaling", {{"type", "linear"}}}}, "rope_type"},
       {"qwen3moe-yarn", {{"rope_scaling", {{"rope_type", "dynamic"}}}}, "dynamic"},
+      {"dsv3-a", {{"rope_scaling", {{"type", nullptr}}}}, "rope_type"},
       {"qwen3moe-yarn", {{"rope_parameters", {{"factor", 8}}}}, "factor"},
       {"v5-fused", {{"rope_theta", 5}}, "rope_theta"},
       {"v5-fused",
