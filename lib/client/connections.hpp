@@ -1,8 +1,7 @@
 #pragma once
 
 // Sockets that stand before they are needed, so that a request leaves when it should and not a
-// handshake later: connected ahead, or kept after an answer. libcurl takes them in place of its own
-// (transport_setup.cpp).
+// handshake later: connected ahead, or kept after an answer.
 
 #include <cstdint>
 #include <string>

@@ -122,29 +122,29 @@ void Transport::Impl::let_curl_act(curl_socket_t socket, int what) {
 }
 
 void Transport::Impl::start_queued() {
-  if (queued.empty()) return;
   std::int64_t num_standing = connections->num_ready();
   int num_started = 0;
-  const double overdue_at_s = monotonic_s() + options.timeout_s;
+  bool has_handed = false;
   while (!queued.empty() && num_started < kMaxStarts) {
     Exchange* exchange = queued.front();
     queued.pop_front();
     if (exchange == nullptr) continue;
-    // With a socket at hand libcurl need not search its own connections for a free one.
-    const bool is_fresh = exchange->is_second || num_standing-- > 0;
-    curl_easy_setopt(exchange->easy, CURLOPT_FRESH_CONNECT, is_fresh ? 1L : 0L);
-    if (!exchange->is_second) exchange->deadline_s = overdue_at_s;
+    if (!exchange->is_second) exchange->deadline_s = monotonic_s() + options.timeout_s;
     exchange->is_running = true;
     exchange->stood = {};
-    exchange->stand_in = -1;
+    exchange->num_sent = 0;
     exchange->head = AnswerHead{};
-    exchange->has_head = false;
+    exchange->has_answer = false;
+    exchange->partial_line.clear();
+    exchange->num_head_bytes = 0;
     exchange->chunks = ChunkDecoder{};
     ++num_running;
     ++num_started;
-    curl_multi_add_handle(multi, exchange->easy);
+    if (send_here(exchange)) continue;
+    hand_to_curl(exchange, exchange->is_second || (!is_plain && num_standing-- > 0));
+    has_handed = true;
   }
-  run_timers();
+  if (has_handed) run_timers();
 }
 
 void Transport::Impl::run_timers() {
@@ -176,22 +176,7 @@ void Transport::Impl::note_connecting(Exchange* exchange) {
   exchange->connect_s = has_connected ? static_cast<double>(connected_us) * 1e-6 : 0.0;
 }
 
-bool Transport::Impl::has_met_dead_connection(const Exchange& exchange, CURLcode code) {
-  const bool is_broken =
-      code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR;
-  return is_broken && exchange.stood.is_kept && !exchange.has_head;
-}
-
 void Transport::Impl::on_curl_end(Exchange* exchange, CURLcode code) {
-  if (has_met_dead_connection(*exchange, code)) {
-    exchange->is_second = true;
-    exchange->is_running = false;
-    --num_running;
-    const double left_s = std::max(1e-3, exchange->deadline_s - monotonic_s());
-    curl_easy_setopt(exchange->easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left_s * 1e3));
-    queued.push_front(exchange);
-    return;
-  }
   ExchangeEnd end;
   end.failure = failure_of(code);
   // No connection came about: for a caller that is a refusal, only slower.
@@ -225,20 +210,12 @@ Transport::Exchange* Transport::prepare(const std::string& path, std::string bod
   exchange->last_bytes_s = 0.0;
   exchange->is_sent = false;
   exchange->is_second = false;
-  curl_easy_setopt(exchange->easy, CURLOPT_TIMEOUT_MS,
-                   static_cast<long>(impl_->options.timeout_s * 1e3));
-  exchange->body = std::move(body);
-  HeaderList headers = request_headers(impl_->endpoint, true, request_id);
-  curl_easy_setopt(exchange->easy, CURLOPT_HTTPHEADER, headers.get());
-  exchange->headers = std::move(headers);
-  std::string url = impl_->endpoint.base_url + path;
-  if (url != exchange->url) {
-    exchange->url = std::move(url);
-    curl_easy_setopt(exchange->easy, CURLOPT_URL, exchange->url.c_str());
-  }
-  curl_easy_setopt(exchange->easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                   static_cast<curl_off_t>(exchange->body.size()));
-  curl_easy_setopt(exchange->easy, CURLOPT_POSTFIELDS, exchange->body.c_str());
+  exchange->path = path;
+  exchange->request_id = request_id;
+  exchange->request.clear();
+  if (impl_->is_plain) exchange->request = impl_->request_head(*exchange, body.size());
+  exchange->head_bytes = exchange->request.size();
+  exchange->request += body;
   return exchange;
 }
 

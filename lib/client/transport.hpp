@@ -23,8 +23,9 @@ struct TransportOptions {
   double timeout_s = 600.0;  // of one request
   double connect_timeout_s = 10.0;
   std::int64_t max_connections = 1024;  // kept open between requests
-  // Chunked answers over plain HTTP without a proxy are read from the socket; false leaves all
-  // reading to libcurl, which takes longer and comes to the same.
+  // Over plain HTTP without a proxy, requests for which a connection stands ready go out, and
+  // answers in chunks come in, without libcurl; false leaves all to it, which takes longer and
+  // comes to the same.
   bool takes_bodies = true;
 };
 

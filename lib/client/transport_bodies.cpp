@@ -24,8 +24,7 @@ void Transport::Impl::take_bodies() {
   for (std::size_t i = 0; i < takeable.size(); ++i) {
     Exchange* exchange = takeable[i];
     const bool can_be = exchange->is_running && exchange->socket < 0 &&
-                        exchange->head.is_takeable && !exchange->chunks.is_ended() &&
-                        !exchange->chunks.is_malformed();
+                        !exchange->chunks.is_ended() && !exchange->chunks.is_malformed();
     if (can_be) take_over(exchange);
   }
   takeable.clear();
@@ -36,7 +35,8 @@ void Transport::Impl::take_bodies() {
 void Transport::Impl::take_over(Exchange* exchange) {
   curl_off_t num_sent = 0;
   curl_easy_getinfo(exchange->easy, CURLINFO_SIZE_UPLOAD_T, &num_sent);
-  if (num_sent != static_cast<curl_off_t>(exchange->body.size())) return;
+  const std::size_t body_bytes = exchange->request.size() - exchange->head_bytes;
+  if (num_sent != static_cast<curl_off_t>(body_bytes)) return;
   note_connecting(exchange);
   being_taken = exchange;
   // Of an answer under way it closes the connection, by on_close().
@@ -47,23 +47,30 @@ void Transport::Impl::take_over(Exchange* exchange) {
     finish(exchange, {Failure::kReset, "libcurl kept the connection", 0.0}, monotonic_s());
     return;
   }
-  const auto place = static_cast<std::size_t>(socket);
-  if (by_socket.size() <= place) by_socket.resize(place * 2 + 1);
-  by_socket[place] = exchange;
-  ++num_taken;
-  overdue_s = overdue_s < 0.0 ? exchange->deadline_s : std::min(overdue_s, exchange->deadline_s);
-  if (!watch_taken(socket)) {
+  exchange->num_sent = exchange->request.size();
+  adopt(exchange, socket);
+  if (!watch_taken(*exchange)) {
     fail_body(exchange, Failure::kReset, "the connection cannot be watched");
   }
 }
 
+void Transport::Impl::adopt(Exchange* exchange, int socket) {
+  const auto place = static_cast<std::size_t>(socket);
+  if (by_socket.size() <= place) by_socket.resize(place * 2 + 1);
+  by_socket[place] = exchange;
+  exchange->socket = socket;
+  ++num_taken;
+  overdue_s = overdue_s < 0.0 ? exchange->deadline_s : std::min(overdue_s, exchange->deadline_s);
+}
+
 // Told of what comes in, not of what is there: else each look would ask every socket that the one
 // before has read whether there is more.
-bool Transport::Impl::watch_taken(int socket) {
+bool Transport::Impl::watch_taken(const Exchange& exchange) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
-  event.data.u64 = kTakenBit | static_cast<std::uint64_t>(socket);
-  return epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &event) == 0;
+  if (exchange.num_sent < exchange.request.size()) event.events |= EPOLLOUT;
+  event.data.u64 = kTakenBit | static_cast<std::uint64_t>(exchange.socket);
+  return epoll_ctl(epoll, EPOLL_CTL_MOD, exchange.socket, &event) == 0;
 }
 
 int Transport::Impl::release(Exchange* exchange) {
@@ -79,40 +86,81 @@ void Transport::Impl::read_taken(const epoll_event& event, double now_s) {
   const auto place = static_cast<std::size_t>(socket);
   Exchange* exchange = place < by_socket.size() ? by_socket[place] : nullptr;
   if (exchange == nullptr) return;
+  if ((event.events & EPOLLOUT) != 0 && exchange->num_sent < exchange->request.size()) {
+    send_rest(exchange);
+    if (exchange->socket != socket) return;
+  }
   const Received received = receive_times.take(socket, buffer, not_before_s, now_s);
   if (received.size < 0) {
     if (errno == EAGAIN || errno == EINTR) return;
-    fail_body(exchange, Failure::kReset, std::generic_category().message(errno));
+    on_broken(exchange, std::generic_category().message(errno));
     return;
   }
   if (received.size == 0) {
-    fail_body(exchange, Failure::kReset, "the connection was closed inside the body");
+    on_closed(exchange);
     return;
   }
   ++stats.num_reads;
   if (delay_sink) delay_sink(now_s - received.arrival_s);
   const std::string_view bytes(buffer.data(), static_cast<std::size_t>(received.size));
-  bool goes_on = true;
-  const std::size_t num_used = exchange->chunks.feed(bytes, [&](std::string_view piece) {
-    goes_on = goes_on && pass_on(piece, exchange, received.arrival_s);
-  });
-  if (!goes_on) {
-    fail_body(exchange, Failure::kMalformed, "the answer was given up");
-  } else if (exchange->chunks.is_malformed()) {
-    fail_body(exchange, Failure::kReset, "the body is not in chunks where one must begin or end");
-  } else if (exchange->chunks.is_ended()) {
-    end_body(exchange, num_used < bytes.size());
-  } else if (bytes.size() == buffer.size() || (event.events & EPOLLRDHUP) != 0) {
+  exchange->has_answer = true;
+  if (!take_bytes(exchange, bytes, received.arrival_s)) return;
+  if (bytes.size() == buffer.size() || (event.events & EPOLLRDHUP) != 0) {
     // There is more, or the end, of which it is told no second time unless it asks again.
     was_full = true;
-    (void)watch_taken(socket);
+    (void)watch_taken(*exchange);
   }
+}
+
+bool Transport::Impl::take_bytes(Exchange* exchange, std::string_view bytes, double time_s) {
+  const AnswerHead& head = exchange->head;
+  if (!head.is_ended()) {
+    bytes.remove_prefix(take_head(exchange, bytes, time_s));
+    if (head.is_malformed() || exchange->num_head_bytes > kMaxHeadBytes) {
+      fail_body(exchange, Failure::kMalformed, "the head of the answer is not one of HTTP/1");
+      return false;
+    }
+    if (!head.is_ended()) return true;
+    exchange->num_left = head.content_length();
+  }
+  return take_body(exchange, bytes, time_s);
+}
+
+bool Transport::Impl::take_body(Exchange* exchange, std::string_view bytes, double time_s) {
+  const BodyFraming framing = exchange->head.framing();
+  bool goes_on = true;
+  std::size_t num_used = 0;
+  if (framing == BodyFraming::kChunks) {
+    num_used = exchange->chunks.feed(bytes, [&](std::string_view piece) {
+      goes_on = goes_on && pass_on(piece, exchange, time_s);
+    });
+  } else if (framing != BodyFraming::kEmpty) {
+    num_used = bytes.size();
+    if (framing == BodyFraming::kLength && exchange->num_left < num_used) {
+      num_used = static_cast<std::size_t>(exchange->num_left);
+    }
+    if (num_used > 0) goes_on = pass_on(bytes.substr(0, num_used), exchange, time_s);
+    if (framing == BodyFraming::kLength) exchange->num_left -= num_used;
+  }
+  if (!goes_on) {
+    fail_body(exchange, Failure::kMalformed, "the answer was given up");
+    return false;
+  }
+  if (exchange->chunks.is_malformed()) {
+    fail_body(exchange, Failure::kReset, "the body is not in chunks where one must begin or end");
+    return false;
+  }
+  const bool is_ended = exchange->chunks.is_ended() || framing == BodyFraming::kEmpty ||
+                        (framing == BodyFraming::kLength && exchange->num_left == 0);
+  if (is_ended) end_body(exchange, num_used < bytes.size());
+  return !is_ended;
 }
 
 void Transport::Impl::end_body(Exchange* exchange, bool is_left_over) {
   const int socket = release(exchange);
   // What a server says without being asked is no answer to the next request.
-  if (exchange->head.closes || is_left_over) {
+  const bool is_unsent = exchange->num_sent < exchange->request.size();
+  if (exchange->head.closes() || is_left_over || is_unsent) {
     (void)close(socket);
   } else {
     connections->keep(socket);

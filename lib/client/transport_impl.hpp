@@ -1,13 +1,15 @@
 #pragma once
 
-// Inside of Transport: private to its sources. libcurl connects, speaks TLS, goes through proxies,
-// sends requests, and reads heads and whatever is not plain. Over plain HTTP it is done with an
-// answer in chunks once it has read the head: an answer has an event a token, and libcurl spends
-// some 10 us on each (one more system call, a tree of time-outs, its states). The handle leaves the
-// multi, and the socket, which libcurl would close, is taken out of its hands by the callback for
-// closing. It is read here to the end of the body, kept for another request (Connections), and
-// handed to libcurl again as a connected one: keep-alive holds, and libcurl sees requests and
-// heads.
+// Inside of Transport: private to its sources. libcurl connects, speaks TLS and goes through
+// proxies, and then it also sends and reads. Over plain HTTP it costs more than all else the client
+// does: some 10 us an event (one more system call, a tree of time-outs, its states), of which an
+// answer has one a token, and some 100 us a request. So there
+//   - it is done with an answer in chunks once it has read the head: the handle leaves the multi,
+//     and the socket, which libcurl would close, is taken out of its hands by the callback for
+//     closing; it is read here to the end of the body and kept for another request (Connections);
+//   - a request for which a socket stands ready goes out and comes in here altogether
+//     (transport_requests.cpp). libcurl could not take a kept socket: 7.87 to 8.0 connect even one
+//     that they are told is connected.
 
 #include <array>
 #include <cstdint>
@@ -20,6 +22,7 @@
 #include <curl/curl.h>
 #include <sys/epoll.h>
 
+#include "lib/client/answer_head.hpp"
 #include "lib/client/chunk_decoder.hpp"
 #include "lib/client/connections.hpp"
 #include "lib/client/curl_setup.hpp"
@@ -33,35 +36,34 @@ inline constexpr int kMaxReady = 4096;
 // In epoll: a socket that is read here and not by libcurl.
 inline constexpr std::uint64_t kTakenBit = Connections::kTagBit << 1;
 
-// What a head says about the body behind it.
-struct AnswerHead {
-  int status = 0;
-  bool is_http_11 = false;
-  bool is_chunked = false;
-  bool has_other_coding = false;
-  bool closes = false;       // the connection ends with the answer
-  bool is_takeable = false;  // chunks and nothing else, from the end of the head on
-};
+// No answer has a longer head.
+inline constexpr std::size_t kMaxHeadBytes = std::size_t{256} << 10;
 
 struct Transport::Exchange {
   Impl* owner = nullptr;
   CURL* easy = nullptr;
   ExchangeListener* listener = nullptr;
-  std::string url;
-  std::string body;
+  std::string path;
+  std::string request_id;
+  std::string request;         // head and body, as it goes over a socket of our own
+  std::size_t head_bytes = 0;  // of the request
+  std::string url;             // for libcurl
   HeaderList headers;
   bool is_running = false;
   bool is_sent = false;
-  bool has_head = false;     // a line of it
   bool is_second = false;    // goes out again, since a kept connection was dead
   Connections::Taken stood;  // the socket that stood ready for it
-  int stand_in = -1;         // what libcurl was given for it
+  std::size_t num_sent = 0;  // bytes, on a socket of our own
   AnswerHead head;
+  bool has_answer = false;   // a byte of it, on a socket of our own
+  std::string partial_line;  // of the head
+  std::size_t num_head_bytes = 0;
   ChunkDecoder chunks;
-  int socket = -1;            // once its body is read here
-  double deadline_s = 0.0;    // of the whole exchange
-  double connect_s = 0.0;     // 0 when a connection was there
-  double last_bytes_s = 0.0;  // arrival
+  std::uint64_t num_left = 0;  // of a body with a length
+  int socket = -1;             // while its answer is read here
+  double deadline_s = 0.0;     // of the whole exchange
+  double connect_s = 0.0;      // 0 when a connection was there
+  double last_bytes_s = 0.0;   // arrival
 };
 
 struct Transport::Impl {
@@ -86,20 +88,38 @@ struct Transport::Impl {
   void collect_ended();
   void note_connecting(Exchange* exchange);
   void on_curl_end(Exchange* exchange, CURLcode code);
-  // Whether it was sent on a kept connection that the server had closed.
-  [[nodiscard]] static bool has_met_dead_connection(const Exchange& exchange, CURLcode code);
   void finish(Exchange* exchange, const ExchangeEnd& end, double time_s);
 
   // transport_bodies.cpp
   void take_bodies();
   void take_over(Exchange* exchange);
-  bool watch_taken(int socket);
+  // Its answer is read from this socket from now on.
+  void adopt(Exchange* exchange, int socket);
+  bool watch_taken(const Exchange& exchange);
   void read_taken(const epoll_event& event, double now_s);
+  // False when the exchange has ended.
+  bool take_bytes(Exchange* exchange, std::string_view bytes, double time_s);
+  bool take_body(Exchange* exchange, std::string_view bytes, double time_s);
   void end_body(Exchange* exchange, bool is_left_over);
   void fail_body(Exchange* exchange, Failure failure, const std::string& error);
   void end_overdue();
   // The socket, which then is nobody's.
   int release(Exchange* exchange);
+
+  // transport_requests.cpp
+  void set_up_requests();
+  [[nodiscard]] std::string request_head(const Exchange& exchange, std::size_t body_bytes) const;
+  // False when no socket stands ready.
+  bool send_here(Exchange* exchange);
+  void send_rest(Exchange* exchange);
+  // `is_fresh`: it need not search its own connections for a free one.
+  void hand_to_curl(Exchange* exchange, bool is_fresh);
+  std::size_t take_head(Exchange* exchange, std::string_view bytes, double time_s);
+  void take_head_line(Exchange* exchange, std::string_view line, double time_s);
+  void on_closed(Exchange* exchange);
+  // On a kept connection that was dead the request goes out again, else this is its end.
+  void on_broken(Exchange* exchange, const std::string& error);
+
   // libcurl may read more than was there when its arrival was asked for: that is dated now, a
   // little late, and never before it came.
   [[nodiscard]] double arrival_of(std::size_t size) {
@@ -108,12 +128,6 @@ struct Transport::Impl {
   }
   // Bytes of the body. False when the listener gives the exchange up.
   bool pass_on(std::string_view piece, Exchange* exchange, double time_s);
-
-  // A socket for libcurl to connect in place of one that has been in use, or below 0.
-  int open_stand_in(int family, int kept);
-  // What it stands for, which then is the caller's; -1: nothing.
-  int take_stood_for(int stand_in);
-  bool put_in_place(int stand_in);
 
   static int on_socket(CURL* easy, curl_socket_t fd, int what, void* self, void* known);
   static int on_timer(CURLM* multi, long timeout_ms, void* self);
@@ -148,8 +162,9 @@ struct Transport::Impl {
   std::int64_t num_dated = 0;     // so many of them
   std::int64_t num_running = 0;
   std::int64_t num_sockets = 0;  // that libcurl holds
-  std::vector<int> stands_for;   // kept sockets by that of their stand-in
-  bool takes_bodies = false;
+  bool is_plain = false;       // HTTP without TLS, proxy and a name to translate: much is done here
+  std::string request_target;  // before the path
+  std::string request_fields;  // the same in each head
   std::vector<Exchange*> takeable;  // something of them was just read
   Exchange* being_taken = nullptr;
   std::int64_t num_taken = 0;

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -36,59 +35,17 @@ UrlParts split_url(const std::string& url) {
   return parts;
 }
 
-// Letters of both cases are one in the names and words of a head; `word` is in lower case.
-bool starts_with_word(std::string_view text, std::string_view word) {
-  if (text.size() < word.size()) return false;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    const char byte = text[i];
-    const char lower = byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte - 'A' + 'a') : byte;
-    if (lower != word[i]) return false;
-  }
-  return true;
-}
-
-bool is_field(std::string_view line, std::string_view name) {
-  return line.size() > name.size() && line[name.size()] == ':' && starts_with_word(line, name);
-}
-
-// In the list that a field holds.
-bool has_word(std::string_view line, std::string_view word) {
-  line.remove_prefix(line.find(':') + 1);
-  while (!line.empty()) {
-    const std::size_t begin = line.find_first_not_of(" \t,");
-    if (begin == std::string_view::npos) return false;
-    line.remove_prefix(begin);
-    const std::size_t end = std::min(line.find_first_of(" \t,;"), line.size());
-    if (end == word.size() && starts_with_word(line, word)) return true;
-    line.remove_prefix(end);
-    if (line.starts_with(';')) line.remove_prefix(std::min(line.find(','), line.size()));
-  }
-  return false;
-}
-
-// Of "HTTP/1.1 200 OK".
-int status_of(std::string_view line) {
-  const std::size_t blank = line.find(' ');
-  int status = 0;
-  for (std::size_t i = blank; i != std::string_view::npos && i + 1 < line.size() && i < blank + 3;
-       ++i) {
-    const char digit = line[i + 1];
-    if (digit < '0' || digit > '9') break;
-    status = status * 10 + (digit - '0');
-  }
-  return status;
-}
-
 }  // namespace
 
 Transport::Impl::Impl(const Endpoint& given, const TransportOptions& given_options)
     : endpoint(given), options(given_options), headers(request_headers(given, true)) {
-  takes_bodies = options.takes_bodies && !endpoint.is_tls && endpoint.proxy.empty();
+  is_plain = options.takes_bodies && !endpoint.is_tls && endpoint.proxy.empty();
   epoll = epoll_create1(EPOLL_CLOEXEC);
   if (epoll < 0) throw Error(ErrorCode::kRuntime, "epoll_create1 failed");
   try {
     set_up_multi();
     resolve_once();
+    set_up_requests();
   } catch (...) {
     if (multi != nullptr) curl_multi_cleanup(multi);
     (void)close(epoll);
@@ -160,7 +117,7 @@ std::unique_ptr<Transport::Exchange> Transport::Impl::make_exchange() {
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, exchange.get());
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(options.connect_timeout_s * 1e3));
-  if (takes_bodies) curl_easy_setopt(easy, CURLOPT_HTTP_TRANSFER_DECODING, 0L);
+  if (is_plain) curl_easy_setopt(easy, CURLOPT_HTTP_TRANSFER_DECODING, 0L);
   return exchange;
 }
 
@@ -197,12 +154,10 @@ int Transport::Impl::on_timer(CURLM*, long timeout_ms, void* context) {
 curl_socket_t Transport::Impl::on_open(void* context, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(context);
   Impl* self = exchange->owner;
-  exchange->stood = exchange->is_second ? Connections::Taken{} : self->connections->take();
+  // Over plain HTTP what stands ready is not for libcurl.
+  if (!self->is_plain) exchange->stood = self->connections->take();
   int fd = exchange->stood.socket;
-  if (exchange->stood.is_kept) {
-    fd = self->open_stand_in(address->family, fd);
-    exchange->stand_in = fd;
-  } else if (fd < 0) {
+  if (fd < 0) {
     fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd >= 0) (void)enable_receive_times(fd);
   }
@@ -211,45 +166,14 @@ curl_socket_t Transport::Impl::on_open(void* context, curlsocktype, curl_sockadd
   return fd;
 }
 
-// libcurl 7.87 to 8.0 connect even a socket that they are told is connected. Right after it was
-// connected ahead Linux says yes to that once more; of one that has been in use it makes an error.
-// So for a kept connection libcurl gets a socket for datagrams, which "connects" at once, and
-// beneath it the connection before anything is sent (on_request).
-int Transport::Impl::open_stand_in(int family, int kept) {
-  const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    (void)close(kept);
-    return fd;
-  }
-  const auto place = static_cast<std::size_t>(fd);
-  if (stands_for.size() <= place) stands_for.resize(place * 2 + 1, -1);
-  stands_for[place] = kept;
-  return fd;
-}
-
-int Transport::Impl::take_stood_for(int stand_in) {
-  const auto place = static_cast<std::size_t>(stand_in);
-  return place < stands_for.size() ? std::exchange(stands_for[place], -1) : -1;
-}
-
-bool Transport::Impl::put_in_place(int stand_in) {
-  const int kept = take_stood_for(stand_in);
-  if (kept < 0) return true;
-  (void)epoll_ctl(epoll, EPOLL_CTL_DEL, kept, nullptr);
-  const bool is_done = dup3(kept, stand_in, O_CLOEXEC) == stand_in;
-  (void)close(kept);
-  return is_done;
-}
-
 int Transport::Impl::on_option(void* context, curl_socket_t, curlsocktype) {
-  const Connections::Taken& stood = static_cast<Exchange*>(context)->stood;
-  return stood.socket >= 0 && !stood.is_kept ? CURL_SOCKOPT_ALREADY_CONNECTED : CURL_SOCKOPT_OK;
+  return static_cast<Exchange*>(context)->stood.socket >= 0 ? CURL_SOCKOPT_ALREADY_CONNECTED
+                                                            : CURL_SOCKOPT_OK;
 }
 
 int Transport::Impl::on_close(void* context, curl_socket_t fd) {
   auto* self = static_cast<Impl*>(context);
   --self->num_sockets;
-  if (const int kept = self->take_stood_for(fd); kept >= 0) (void)close(kept);
   if (self->being_taken == nullptr) return close(fd);
   self->being_taken->socket = fd;
   self->being_taken = nullptr;
@@ -258,9 +182,6 @@ int Transport::Impl::on_close(void* context, curl_socket_t fd) {
 
 int Transport::Impl::on_request(void* context, char*, char*, int, int) {
   auto* exchange = static_cast<Exchange*>(context);
-  if (exchange->stand_in >= 0 && !exchange->owner->put_in_place(exchange->stand_in)) {
-    return CURL_PREREQFUNC_ABORT;
-  }
   exchange->is_sent = true;
   exchange->listener->on_sent(monotonic_s());
   return CURL_PREREQFUNC_OK;
@@ -271,23 +192,13 @@ std::size_t Transport::Impl::on_header(char* data, std::size_t, std::size_t size
   Impl* self = exchange->owner;
   std::string_view line(data, size);
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
-  const double time_s = self->arrival_of(size);
   AnswerHead& head = exchange->head;
-  exchange->has_head = true;
-  if (line.starts_with("HTTP/")) {
-    head = AnswerHead{};
-    head.is_http_11 = line.starts_with("HTTP/1.1");
-    head.status = status_of(line);
-    if (head.status / 100 != 1) exchange->listener->on_status(head.status, time_s);
-  } else if (line.empty()) {
-    head.is_takeable = self->takes_bodies && head.is_http_11 && head.is_chunked &&
-                       !head.has_other_coding && head.status / 100 == 2;
-    if (head.is_takeable) self->takeable.push_back(exchange);
-  } else if (is_field(line, "transfer-encoding")) {
-    head.is_chunked = has_word(line, "chunked");
-    head.has_other_coding = line.find(',') != std::string_view::npos;
-  } else if (is_field(line, "connection")) {
-    head.closes = head.closes || has_word(line, "close");
+  // A proxy's answer to CONNECT comes before the server's.
+  if (head.is_ended() && line.starts_with("HTTP/")) head = AnswerHead{};
+  self->take_head_line(exchange, line, self->arrival_of(size));
+  if (self->is_plain && line.empty() && head.is_ended() && !head.is_malformed() &&
+      head.framing() == BodyFraming::kChunks) {
+    self->takeable.push_back(exchange);
   }
   return size;
 }
@@ -299,7 +210,7 @@ std::size_t Transport::Impl::on_body(char* data, std::size_t, std::size_t size, 
   // Where bodies may be taken, libcurl hands out the chunks as they came, so that the rest can be
   // read from the socket (CURLOPT_HTTP_TRANSFER_DECODING); as long as it reads them, it finds their
   // end and their faults itself.
-  if (self->takes_bodies && exchange->head.is_chunked) {
+  if (self->is_plain && exchange->head.framing() == BodyFraming::kChunks) {
     bool goes_on = true;
     const double time_s = self->arrival_of(size);
     (void)exchange->chunks.feed(bytes, [&](std::string_view piece) {

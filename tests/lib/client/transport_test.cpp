@@ -117,10 +117,25 @@ bool run_until(Transport& transport, Predicate&& is_done) {
   return is_done();
 }
 
+// Who speaks: libcurl; libcurl to the head of an answer; or this client, on a connection that stood
+// ready.
+enum class Way { kLibcurl, kTakenOver, kOwn };
+
+// A connection that stands ready.
+void connect_one(Transport& transport, Peer& peer) {
+  const std::size_t num_before = peer.sockets.size();
+  transport.connect_ahead(1, 1);
+  run_until(transport, [&] {
+    peer.accept_all();
+    return peer.sockets.size() > num_before && transport.num_connecting() == 0;
+  });
+}
+
 // One stream whose first event has come.
 struct Stream {
-  explicit Stream(bool takes_bodies, double timeout_s = 600.0, std::string_view fields = {})
-      : transport(peer.endpoint(), options_of(takes_bodies, timeout_s)) {
+  explicit Stream(Way way, double timeout_s = 600.0, std::string_view fields = {})
+      : transport(peer.endpoint(), options_of(way, timeout_s)) {
+    if (way == Way::kOwn) connect_one(transport, peer);
     exchange = transport.prepare("/v1/completions", "{}", "id", &heard);
     transport.start(exchange);
     run_until(transport, [&] {
@@ -132,9 +147,9 @@ struct Stream {
     Peer::say(peer.sockets.at(0), head + "4\r\none \r\n");
     run_until(transport, [&] { return heard.body == "one "; });
   }
-  static TransportOptions options_of(bool takes_bodies, double timeout_s) {
+  static TransportOptions options_of(Way way, double timeout_s) {
     TransportOptions options;
-    options.takes_bodies = takes_bodies;
+    options.takes_bodies = way != Way::kLibcurl;
     options.timeout_s = timeout_s;
     return options;
   }
@@ -159,9 +174,9 @@ struct Asked {
   bool is_heard = false;
 };
 
-// Whoever reads the chunks: libcurl alone, or this client once libcurl has read the head.
-class ChunkReading : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(BothWays, ChunkReading, testing::Bool());
+class ChunkReading : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(AllWays, ChunkReading,
+                         testing::Values(Way::kLibcurl, Way::kTakenOver, Way::kOwn));
 
 TEST_P(ChunkReading, EndsWithTheBodyAndKeepsTheConnection) {
   Stream stream(GetParam());
@@ -172,7 +187,7 @@ TEST_P(ChunkReading, EndsWithTheBodyAndKeepsTheConnection) {
   ASSERT_TRUE(stream.ends());
   EXPECT_EQ(stream.heard.body, "one two three");
   EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
-  EXPECT_GT(stream.heard.end.connect_s, 0.0);
+  EXPECT_EQ(stream.heard.end.connect_s > 0.0, GetParam() != Way::kOwn);
   // The next requests go over the same connection, which nobody waits for.
   for (int i = 0; i < 3; ++i) {
     Asked next(stream.transport, stream.peer, 0);
@@ -247,6 +262,7 @@ TEST_P(ChunkReading, NothingIsLostWhereTheReaderChanges) {
   for (std::size_t at = 1; at < answer.size(); ++at) {
     Peer peer;
     Transport transport(peer.endpoint(), Stream::options_of(GetParam(), 600.0));
+    if (GetParam() == Way::kOwn) connect_one(transport, peer);
     Heard heard;
     const auto say_rest = [&] { Peer::say(peer.sockets[0], answer.substr(at)); };
     if (at <= kHead.size()) {
@@ -377,8 +393,113 @@ TEST_P(ChunkReading, WhatComesWhileAnotherIsReadStaysInTurn) {
   }
 }
 
+// Answers that are no streams, on a connection that stood ready.
+struct OwnAnswer {
+  explicit OwnAnswer(const std::string& answer, bool closes = false) {
+    connect_one(transport, peer);
+    Asked asked(transport, peer, 0);
+    if (!asked.is_heard) return;
+    // In two pieces at each place, so that lines and lengths are cut everywhere.
+    static std::size_t at = 0;
+    at = answer.empty() ? 0 : (at + 7) % answer.size();
+    if (at > 0) {
+      Peer::say(peer.sockets[0], answer.substr(0, at));
+      transport.run_pass(monotonic_s() + 0.001);
+    }
+    if (at < answer.size()) Peer::say(peer.sockets[0], answer.substr(at));
+    if (closes) (void)shutdown(peer.sockets[0], SHUT_WR);
+    run_until(transport, [&] { return asked.heard.has_ended; });
+    heard = asked.heard;
+    // Whether the connection stands ready again.
+    transport.connect_ahead(1, 1);
+    is_kept = heard.has_ended && transport.num_connecting() == 0;
+  }
+  Peer peer;
+  Transport transport{peer.endpoint(), {}};
+  Heard heard;
+  bool is_kept = false;
+};
+
+TEST(Transport, EveryFramingOfABodyIsRead) {
+  struct Case {
+    std::string answer;
+    std::string body;
+    bool closes;
+    bool is_kept;
+  };
+  const std::vector<Case> cases = {
+      {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, true},
+      {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", "", false, true},
+      {"HTTP/1.1 200 OK\nTransfer-Encoding: Chunked\n\n5\nhello\n0\n\n", "hello", false, true},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive, Close\r\n\r\nhello",
+       "hello", false, false},
+      {"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", "hello", false, false},
+      {"HTTP/1.1 200 OK\r\n\r\nhello", "hello", true, false},
+      {"HTTP/1.1 204 No Content\r\n\r\n", "", false, true},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, more", "hello", false, false},
+  };
+  for (const Case& one : cases) {
+    for (int i = 0; i < 10; ++i) {
+      const OwnAnswer got(one.answer, one.closes);
+      ASSERT_TRUE(got.heard.has_ended) << one.answer;
+      EXPECT_EQ(got.heard.end.failure, Failure::kNone) << one.answer << got.heard.end.error;
+      EXPECT_EQ(got.heard.body, one.body) << one.answer;
+      EXPECT_EQ(got.heard.status / 100, 2) << one.answer;
+      EXPECT_EQ(got.is_kept, one.is_kept) << one.answer;
+    }
+  }
+}
+
+TEST(Transport, WhatIsNoAnswerIsAFailure) {
+  for (const char* answer :
+       {"SSH-2.0-server\r\n", "HTTP/2 200\r\n\r\n", "HTTP/1.1 20\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"}) {
+    const OwnAnswer got(answer);
+    EXPECT_TRUE(got.heard.has_ended) << answer;
+    EXPECT_EQ(got.heard.end.failure, Failure::kMalformed) << answer;
+    EXPECT_FALSE(got.is_kept) << answer;
+  }
+  EXPECT_EQ(OwnAnswer("HTTP/1.1 200 OK\r\nX: " + std::string(300'000, 'x')).heard.end.failure,
+            Failure::kMalformed);
+  for (const char* answer :
+       {"", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"}) {
+    const OwnAnswer got(answer, true);
+    EXPECT_EQ(got.heard.end.failure, Failure::kReset) << answer;
+    EXPECT_EQ(got.heard.num_sent, 1) << answer;
+    EXPECT_FALSE(got.heard.end.error.empty()) << answer;
+  }
+}
+
+TEST(Transport, ALongRequestGoesOutAsTheServerTakesIt) {
+  Peer peer;
+  Transport transport(peer.endpoint(), {});
+  connect_one(transport, peer);
+  const std::string body(20'000'000, 'b');
+  Heard heard;
+  transport.start(transport.prepare("/v1/completions", body, "an-id", &heard));
+  std::string request;
+  std::vector<char> buffer(1 << 16);
+  ASSERT_TRUE(run_until(transport, [&] {
+    for (ssize_t got = 0; (got = recv(peer.sockets[0], buffer.data(), buffer.size(), 0)) > 0;) {
+      request.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return request.size() > body.size() && request.ends_with(body);
+  }));
+  const std::string head = request.substr(0, request.size() - body.size());
+  EXPECT_TRUE(head.starts_with("POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:")) << head;
+  EXPECT_NE(head.find("\r\nX-Request-Id: an-id\r\n"), std::string::npos) << head;
+  EXPECT_NE(head.find("\r\nContent-Type: application/json\r\n"), std::string::npos) << head;
+  EXPECT_TRUE(head.ends_with("\r\nContent-Length: 20000000\r\n\r\n")) << head;
+  EXPECT_EQ(head.find("Expect"), std::string::npos) << head;
+  Peer::say(peer.sockets[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+  ASSERT_TRUE(run_until(transport, [&] { return heard.has_ended; }));
+  EXPECT_EQ(heard.body, "ok");
+}
+
 TEST(Transport, WhatAServerSaysUnaskedIsNoAnswer) {
-  Stream stream(true);
+  Stream stream(Way::kTakenOver);
   stream.say("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   ASSERT_TRUE(stream.ends());
   EXPECT_EQ(stream.heard.end.failure, Failure::kNone);
@@ -422,7 +543,7 @@ TEST(Transport, NoMoreConnectionsAreKeptThanAskedFor) {
 }
 
 TEST(Transport, AWindowPutsReadsOffAndNoArrival) {
-  Stream stream(true);
+  Stream stream(Way::kTakenOver);
   if (!stream.transport.stats().has_kernel_times) GTEST_SKIP() << "no receive time stamps";
   const double before_s = monotonic_s();
   stream.say("3\r\ntwo\r\n");
