@@ -7,12 +7,12 @@
 namespace moe::kernels::avx2 {
 
 void gemm_int8(const GemmArgs& args) noexcept {
-  simd::with_int8_sums<Avx2Int8>(args.weight.format,
-                                 [&]<class Sums>() { simd::gemm_of<Avx2Int8, Sums>(args); });
+  simd::with_int8_sums<Avx2Int8, Avx2Int4>(
+      args.weight.format, [&]<class Sums>() { simd::gemm_of<Avx2Int8, Sums>(args); });
 }
 
 void gemm_gate_up_int8(const GateUpArgs& args) noexcept {
-  simd::with_int8_sums<Avx2Int8>(
+  simd::with_int8_sums<Avx2Int8, Avx2Int4>(
       args.weight.format, [&]<class Sums>() { simd::gemm_gate_up_of<Avx2Int8, Sums>(args); });
 }
 

@@ -3,7 +3,7 @@
 // Integers for int8 activations: see kernels/cpu/simd/int8_sums.hpp. Codes are widened to 16 bits
 // and multiplied in pairs (vpmaddwd), which is exact: the product of 8-bit numbers is not (the
 // sums of vpmaddubsw saturate at 16 bits), unless the sign is moved between the factors, which
-// costs as much as the wider product saves.
+// costs as much as the wider product saves. Codes of 4 bits are small enough for it.
 
 #include <cstddef>
 #include <cstdint>
@@ -126,7 +126,7 @@ struct Avx2Int8 : Avx2 {
             _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.hi, x.hi))};
   }
 
- private:
+ protected:
   [[gnu::always_inline]] static __m128i load_codes(const void* at) noexcept {
     return _mm_loadu_si128(static_cast<const __m128i*>(at));
   }
@@ -135,6 +135,42 @@ struct Avx2Int8 : Avx2 {
   }
   [[gnu::always_inline]] static void store_all(void* at, __m256i a) noexcept {
     _mm256_storeu_si256(static_cast<__m256i*>(at), a);
+  }
+};
+
+// Of 4-bit codes: at most 15 in magnitude, so that two products with activations stay below 4000
+// and vpmaddubsw does not saturate. Four columns take three instructions instead of four.
+struct Avx2Int4 : Avx2Int8 {
+  using DotElement = std::int8_t;
+  static constexpr std::int64_t kDotCols = 4;
+
+  [[gnu::always_inline]] static Dot broadcast_dot(const DotElement* at) noexcept {
+    int four = 0;
+    __builtin_memcpy(&four, at, sizeof(four));
+    const __m256i all = _mm256_set1_epi32(four);
+    return {all, all};
+  }
+  // Two times 16 bytes of two codes: the low halves are columns 0 and 2, the high ones 1 and 3.
+  [[gnu::always_inline]] static Dot load_u4_dot(const std::byte* at) noexcept {
+    const __m256i codes = load_all(at);
+    const __m256i mask = _mm256_set1_epi8(0x0f);
+    const __m256i even = _mm256_and_si256(codes, mask);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
+    return {join_pairs(_mm256_unpacklo_epi8(even, odd)),
+            join_pairs(_mm256_unpackhi_epi8(even, odd))};
+  }
+  [[gnu::always_inline]] static I dot(I sum, Dot w, Dot x) noexcept {
+    const __m256i ones = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(_mm256_maddubs_epi16(w.lo, x.lo), ones)),
+            _mm256_add_epi32(sum.hi, _mm256_madd_epi16(_mm256_maddubs_epi16(w.hi, x.hi), ones))};
+  }
+
+ private:
+  // Pairs of columns 0 and 1 of eight outputs, then those of columns 2 and 3: to fours.
+  [[gnu::always_inline]] static __m256i join_pairs(__m256i pairs) noexcept {
+    const __m256i by_turns = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15,
+                                              0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(pairs, 0xd8), by_turns);
   }
 };
 

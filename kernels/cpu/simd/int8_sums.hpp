@@ -59,13 +59,12 @@ struct Int8Sums {
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const Rows& block) noexcept {
-    if (weight.cols == 0) {
-      for (int i = 0; i < block.num_rows * num_panels; ++i) {
-        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
-                 S::broadcast(0.0F));
+    for (int r = 0; r < block.num_rows; ++r) {
+      for (int p = 0; p < num_panels; ++p) {
+        S::store(block.sums + r * block.sums_stride + p * 16, S::broadcast(0.0F));
       }
-      return;
     }
+    if (weight.cols == 0) return;
     alignas(64) Array<DotElement, kBufferElements> buffer;
     alignas(64) Array<std::int32_t, kMaxBlockRows * kMaxGroupPanels * 16> chains;
     const bool is_staged = block.num_rows > S::kMaxTileRows;
@@ -351,8 +350,7 @@ struct Int8Sums {
       for (int r = 0; r < R; ++r) {
         float* const total = totals + r * block.sums_stride + p * 16;
         const V factor = S::mul(scale, S::broadcast(block.block_scales[first_row + r][idx]));
-        S::store(total, S::fma(factor, S::to_float(sums[r][p]),
-                               idx == 0 ? S::broadcast(0.0F) : S::load(total)));
+        S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
       }
       if (weight.block.offset == OffsetKind::kF32) {
         const V offset = Codes::offset(weight, at, scale);
@@ -368,12 +366,13 @@ struct Int8Sums {
 };
 
 // Calls visit.template operator()<Sums>() for a format that int8 activations are multiplied with.
-template <class S, class Visit>
+// S4 multiplies 4-bit codes.
+template <class S, class S4 = S, class Visit>
 [[gnu::always_inline]] inline void with_int8_sums(WeightFormat format, Visit visit) noexcept {
   if (format == WeightFormat::kInt8) {
     visit.template operator()<Int8Sums<S, Int8DotCodes<S>>>();
   } else if (format == WeightFormat::kInt4) {
-    visit.template operator()<Int8Sums<S, Int4DotCodes<S>>>();
+    visit.template operator()<Int8Sums<S4, Int4DotCodes<S4>>>();
   }
 }
 
