@@ -107,7 +107,7 @@ void read_delta(const dom::element& value, Buffers& buffers, ChoiceDelta& choice
   dom::object object;
   if (value.get(object) != simdjson::SUCCESS) return;
   for (const auto& [name, member] : object) {
-    if (name == "content") {
+    if (name == "content" || (name == "refusal" && choice.text.empty())) {
       choice.text = text_of(member);
     } else if (name == "reasoning" || name == "reasoning_content") {
       if (choice.reasoning.empty()) choice.reasoning = text_of(member);
@@ -115,8 +115,6 @@ void read_delta(const dom::element& value, Buffers& buffers, ChoiceDelta& choice
       choice.has_role = member.is_string();
     } else if (name == "tool_calls" || name == "function_call") {
       read_tools(member, buffers, choice);
-    } else if (name == "refusal" && choice.text.empty()) {
-      choice.text = text_of(member);
     }
   }
 }

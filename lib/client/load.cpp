@@ -166,6 +166,7 @@ LoadResult run_load(const Endpoint& endpoint, const LoadPlan& plan, const LoadTo
   SharedLoad shared;
   shared.run_name = fmt::format("moe-bench-{:x}", static_cast<std::uint64_t>(wall_clock_s() * 1e6));
   std::vector<std::unique_ptr<LoadLoop>> loops;
+  loops.reserve(static_cast<std::size_t>(plan.num_loops));
   for (std::int32_t i = 0; i < plan.num_loops; ++i) {
     loops.push_back(std::make_unique<LoadLoop>(endpoint, plan, tools, i, shared));
   }
