@@ -4,14 +4,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/a2a_report.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -78,6 +78,7 @@ TEST_F(A2aImport, RefusesGatesThatMeanNothing) {
               HasSubstr("latency"));
   EXPECT_THAT(a2a_error({"import", file, "--min-of-bound", "0.8"}, 2), HasSubstr("--gpu"));
   EXPECT_THAT(a2a_error({"import", file, "--min-busbw", "1MiB=1"}, 2), HasSubstr("no such size"));
+  EXPECT_THAT(a2a_error({"import", file, "--min-busbw", "8GiB=inf"}, 2), HasSubstr("a rate"));
   std::string one =
       "#  Rank  0 Group 0 Pid 1 on n device 0 [0:7:0] A100\n"
       "# size count type redop root time algbw busbw #wrong\n"

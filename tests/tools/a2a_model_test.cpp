@@ -4,14 +4,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/a2a_report.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 
 TEST(A2aModel, PredictsFromTwoToManyRanksInUnderASecond) {
@@ -19,7 +19,7 @@ TEST(A2aModel, PredictsFromTwoToManyRanksInUnderASecond) {
                                             "2,4,8,16,32,64,128,256,512,1024", "--format", "json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_LT(result.wall_s, 5.0);  // under a second alone; other work may run beside the tests
-  const Json report = json::parse(result.out, "stdout");
+  const Json report = checked_report(result);
   EXPECT_EQ(report.at("tables").at("basis").at("rows").size(), 10U);
   EXPECT_EQ(report.at("tables").at("prediction").at("rows").size(), 80U);
   EXPECT_TRUE(has_finding(report, "a2a.quick_limit"));

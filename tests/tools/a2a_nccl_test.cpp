@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tools/a2a_report.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {

@@ -6,14 +6,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/a2a_report.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 
 // Short: what is tested is what comes out, not how fast.
@@ -33,13 +33,6 @@ std::vector<Json> column(const Json& report, const std::string& table, const std
   }
   EXPECT_FALSE(cells.empty()) << table << "." << name;
   return cells;
-}
-
-std::string message_of(const Json& report, const std::string& code) {
-  for (const Json& finding : report.at("findings")) {
-    if (finding.at("code") == code) return finding.at("message").get<std::string>();
-  }
-  return "no finding " + code;
 }
 
 bool has_mpi() {
@@ -206,7 +199,7 @@ TEST(A2aRun, KeepsWhatItHasWhenItIsStopped) {
                   options);
   EXPECT_EQ(result.exit_code, 5) << result.err;
   EXPECT_LT(result.wall_s, 20.0);
-  EXPECT_TRUE(json::parse(result.out, "stdout").at("validity").at("partial").get<bool>());
+  EXPECT_TRUE(checked_report(result).at("validity").at("partial").get<bool>());
 }
 
 TEST(A2aRunMpi, VerifiesEveryByteOfEveryIteration) {
@@ -217,7 +210,7 @@ TEST(A2aRunMpi, VerifiesEveryByteOfEveryIteration) {
                                     "mpi", "--format", "json", "-q", "--pair-size", "64KiB"}));
     if (result.exit_code == kNotFound) GTEST_SKIP() << "no mpirun on this machine";
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    expect_verified(json::parse(result.out, "stdout"), ranks);
+    expect_verified(checked_report(result), ranks);
   }
 }
 
@@ -252,7 +245,7 @@ class A2aHosts : public ::testing::Test {
     options.timeout_s = 150.0;
     result_ = run_process(argv, options);
     if (result_.exit_code == 77) GTEST_SKIP() << result_.out;
-    report_ = json::parse(read_file(folder_ / "report.json"), "report.json");
+    report_ = checked_report(read_file(folder_ / "report.json"));
     rank_0_ = std::stoi(read_file(folder_ / "rank0.exit"));
   }
   TempDir folder_;
@@ -269,10 +262,7 @@ TEST_F(A2aHosts, NameTheSlowHostAndLink) {
   EXPECT_EQ(rank_0_, 1);
   EXPECT_EQ(value_of(report_, "num_nodes"), 4);
   EXPECT_THAT(message_of(report_, "pairs.slow_host"), HasSubstr("host node3, link eth0"));
-  for (const Json& finding : report_.at("findings")) {
-    if (finding.at("code") != "pairs.slow_host") continue;
-    EXPECT_EQ(finding.at("evidence").at("host"), "node3");
-  }
+  EXPECT_EQ(finding_of(report_, "pairs.slow_host")->at("evidence").at("host"), "node3");
 }
 
 TEST_F(A2aHosts, KeepPartialResultsWhenARankIsKilled) {

@@ -8,58 +8,42 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const std::string kLogs = std::string(MOE_SOURCE_DIR) + "/tests/data/engine-logs/";
 
-json::Json report_of(std::vector<std::string> args) {
-  args.insert(args.end(), {"--format", "json", "--quiet"});
-  const ProcessResult result = run_moe_plan(args);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  json::Json document = json::parse(result.out, "stdout");
-  EXPECT_THAT(json::describe(report::check_report(document)), IsEmpty());
-  return document;
-}
-
-double metric(const json::Json& report, const std::string& name) {
-  return report.at("metrics").at(name).at("value").get<double>();
-}
-
 TEST(PlanFit, TwoH100HoldMixtral) {
-  const json::Json report = report_of({"fit", "Mixtral-8x7B-v0.1", "--gpu", "h100-sxm", "--layout",
-                                       "TP2", "--request-tokens", "4608"});
-  EXPECT_EQ(metric(report, "fits"), 1.0);
-  EXPECT_EQ(metric(report, "parameters_total"), 46702792704.0);
-  EXPECT_EQ(metric(report, "kv_bytes_per_token"), 65536.0);
-  EXPECT_LE(metric(report, "max_requests_low"), metric(report, "max_requests"));
-  EXPECT_LE(metric(report, "max_requests"), metric(report, "max_requests_high"));
+  const Json report = plan_report({"fit", "Mixtral-8x7B-v0.1", "--gpu", "h100-sxm", "--layout",
+                                   "TP2", "--request-tokens", "4608"});
+  EXPECT_EQ(value_of(report, "fits"), 1.0);
+  EXPECT_EQ(value_of(report, "parameters_total"), 46702792704.0);
+  EXPECT_EQ(value_of(report, "kv_bytes_per_token"), 65536.0);
+  EXPECT_LE(value_of(report, "max_requests_low"), value_of(report, "max_requests"));
+  EXPECT_LE(value_of(report, "max_requests"), value_of(report, "max_requests_high"));
   // The rows of the memory table are the whole card.
   double sum = 0.0;
-  for (const json::Json& row : report["tables"]["memory"]["rows"]) sum += row[2].get<double>();
+  for (const Json& row : report["tables"]["memory"]["rows"]) sum += row[2].get<double>();
   EXPECT_EQ(sum, report["settings"]["memory_bytes"].get<double>());
 }
 
 TEST(PlanFit, ACardThatIsTooSmallIsSaid) {
-  const json::Json report = report_of({"fit", "Qwen3-30B-A3B", "--gpu", "l40s"});
-  EXPECT_EQ(metric(report, "fits"), 0.0);
-  EXPECT_EQ(metric(report, "out_of_memory_count"), 1.0);
+  const Json report = plan_report({"fit", "Qwen3-30B-A3B", "--gpu", "l40s"});
+  EXPECT_EQ(value_of(report, "fits"), 0.0);
+  EXPECT_EQ(value_of(report, "out_of_memory_count"), 1.0);
   EXPECT_THAT(report["findings"].dump(), HasSubstr("fit.too_large"));
 }
 
 TEST(PlanFit, ACheckpointsHeadersAreHeldAgainstTheFormula) {
-  const json::Json report =
-      report_of({"fit", checkpoint("tinymoe-qwen3"), "--gpu", "l4", "--request-tokens", "128"});
+  const Json report =
+      plan_report({"fit", checkpoint("tinymoe-qwen3"), "--gpu", "l4", "--request-tokens", "128"});
   EXPECT_THAT(report["settings"]["byte_source"].get<std::string>(), HasSubstr("safetensors"));
-  EXPECT_EQ(metric(report, "stored_bytes"), metric(report, "weight_bytes"));
+  EXPECT_EQ(value_of(report, "stored_bytes"), value_of(report, "weight_bytes"));
 }
 
 TEST(PlanFit, WrongInputsAreOneLine) {
@@ -77,10 +61,10 @@ TEST(PlanFit, WrongInputsAreOneLine) {
 }
 
 TEST(PlanCompareLog, ARealLogIsPredictedExactly) {
-  const json::Json report =
-      report_of({"compare-log", kLogs + "vllm_mixtral_tp2_ep.log", kLogs + "configs/mixtral.json"});
-  EXPECT_EQ(metric(report, "terms_exact"), metric(report, "terms_compared"));
-  EXPECT_EQ(metric(report, "kv_cache_tokens.predicted"), 1048576.0);
+  const Json report = plan_report(
+      {"compare-log", kLogs + "vllm_mixtral_tp2_ep.log", kLogs + "configs/mixtral.json"});
+  EXPECT_EQ(value_of(report, "terms_exact"), value_of(report, "terms_compared"));
+  EXPECT_EQ(value_of(report, "kv_cache_tokens.predicted"), 1048576.0);
   EXPECT_EQ(report["settings"]["layout"], "TP2 EP2");
 }
 
@@ -88,7 +72,7 @@ TEST(PlanCompareLog, ATruncatedLogAndAnotherFileAreSaid) {
   const TempDir dir;
   write_file(dir.path() / "start.log",
              "INFO non-default args: {'model': 'm', 'max_model_len': 2048}\n");
-  const json::Json report = report_of(
+  const Json report = plan_report(
       {"compare-log", (dir.path() / "start.log").string(), kLogs + "configs/mixtral.json"});
   EXPECT_THAT(report["findings"].dump(), HasSubstr("the log ends before the cache was made"));
   const ProcessResult other =

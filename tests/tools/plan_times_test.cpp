@@ -8,33 +8,17 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-json::Json times_json(std::vector<std::string> args, int exit_code = 0) {
-  args.insert(args.end(), {"--format", "json", "--quiet"});
-  const ProcessResult result = run_moe_plan(args);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  json::Json document = json::parse(result.out, "stdout");
-  EXPECT_THAT(json::describe(report::check_report(document)), IsEmpty());
-  return document;
-}
-
-double value_of(const json::Json& report, const std::string& name) {
-  return report["metrics"][name]["value"].get<double>();
-}
 
 TEST(PlanPredict, GivesABandAroundItsValue) {
-  const json::Json report = times_json({"predict", "DeepSeek-V3", "--gpu", "h200-sxm", "--engine",
-                                        "sglang", "--layout", "TP8", "--clients", "1,64"});
+  const Json report = plan_report({"predict", "DeepSeek-V3", "--gpu", "h200-sxm", "--engine",
+                                   "sglang", "--layout", "TP8", "--clients", "1,64"});
   EXPECT_LE(value_of(report, "tpot_full_overlap_s"), value_of(report, "tpot_s"));
   EXPECT_GE(value_of(report, "tpot_no_overlap_s"), value_of(report, "tpot_s") * (1.0 - 1e-9));
   EXPECT_EQ(report["tables"]["loads"]["rows"].size(), 2U);
@@ -42,29 +26,21 @@ TEST(PlanPredict, GivesABandAroundItsValue) {
 }
 
 TEST(PlanPredict, SaysWhatStandsInForMissingMeasurements) {
-  const json::Json report =
-      times_json({"predict", "Qwen3-30B-A3B", "--gpu", "mi300x", "--layout", "TP1"});
-  bool is_said = false;
-  for (const json::Json& finding : report["findings"]) {
-    is_said |= finding["code"] == "predict.default_stands_in";
-  }
-  EXPECT_TRUE(is_said);
+  const Json report =
+      plan_report({"predict", "Qwen3-30B-A3B", "--gpu", "mi300x", "--layout", "TP1"});
+  EXPECT_TRUE(has_finding(report, "predict.default_stands_in"));
 }
 
 TEST(PlanPredict, AnOverloadIsCalledUnstable) {
-  const json::Json report = times_json({"predict", "Mixtral-8x7B-v0.1", "--gpu", "h100-sxm",
-                                        "--layout", "TP2", "--request-rate", "100000"});
-  bool is_said = false;
-  for (const json::Json& finding : report["findings"]) {
-    is_said |= finding["code"] == "predict.unstable";
-  }
-  EXPECT_TRUE(is_said);
+  const Json report = plan_report({"predict", "Mixtral-8x7B-v0.1", "--gpu", "h100-sxm", "--layout",
+                                   "TP2", "--request-rate", "100000"});
+  EXPECT_TRUE(has_finding(report, "predict.unstable"));
 }
 
 TEST(PlanPredict, AReportOfMoeBenchCalibrates) {
   const std::string bench = std::string(MOE_SOURCE_DIR) + "/reports/examples/moe-bench-run.json";
-  const json::Json report =
-      times_json({"predict", "Qwen3-30B-A3B", "--gpu", "h100-sxm", "--calibration", bench});
+  const Json report =
+      plan_report({"predict", "Qwen3-30B-A3B", "--gpu", "h100-sxm", "--calibration", bench});
   EXPECT_GT(report["settings"]["decode_calibration"].get<double>(), 0.0);
 }
 
@@ -76,13 +52,12 @@ TEST(PlanPredict, AReportOfMoeSkewGivesThePopularity) {
                     "-q", "--format", "none"});
   ASSERT_EQ(inspected.exit_code, 0) << inspected.err;
   const std::string model = checkpoint("tinymoe-qwen3");
-  const json::Json report =
-      times_json({"predict", model, "--gpu", "h100-sxm", "--popularity", skew});
+  const Json report = plan_report({"predict", model, "--gpu", "h100-sxm", "--popularity", skew});
   EXPECT_THAT(report["settings"]["routing"].get<std::string>(), HasSubstr("skew.json"));
   // The same experts under even routing: a skewed batch touches fewer of them.
-  const json::Json even = times_json({"predict", model, "--gpu", "h100-sxm"});
-  const auto distinct = [](const json::Json& r) {
-    const json::Json& table = r["tables"]["decode_step"];
+  const Json even = plan_report({"predict", model, "--gpu", "h100-sxm"});
+  const auto distinct = [](const Json& r) {
+    const Json& table = r["tables"]["decode_step"];
     std::size_t column = 0;
     while (table["columns"][column]["name"] != "distinct_experts_per_layer") ++column;
     return table["rows"][1][column].get<double>();
@@ -118,25 +93,24 @@ TEST(PlanPredict, WrongInputsAreOneLineWithTheRightCode) {
 }
 
 TEST(PlanSweep, FindsAFrontWithinTheLimits) {
-  const json::Json report = times_json({"sweep", "Mixtral-8x7B-v0.1", "--gpus", "h100-sxm,h200-sxm",
-                                        "--max-gpus", "8", "--max-tpot", "50ms"});
-  const json::Json& table = report["tables"]["front"];
+  const Json report = plan_report({"sweep", "Mixtral-8x7B-v0.1", "--gpus", "h100-sxm,h200-sxm",
+                                   "--max-gpus", "8", "--max-tpot", "50ms"});
+  const Json& table = report["tables"]["front"];
   ASSERT_FALSE(table["rows"].empty());
   std::size_t tpot = 0;
   for (std::size_t i = 0; i < table["columns"].size(); ++i) {
     if (table["columns"][i]["name"] == "tpot_s") tpot = i;
   }
-  for (const json::Json& row : table["rows"]) EXPECT_LE(row[tpot].get<double>(), 0.05);
+  for (const Json& row : table["rows"]) EXPECT_LE(row[tpot].get<double>(), 0.05);
 }
 
 TEST(PlanSweep, NothingFoundIsNotASuccess) {
-  const json::Json report =
-      times_json({"sweep", "DeepSeek-V3", "--gpus", "l4", "--max-gpus", "2"}, 7);
+  const Json report = plan_report({"sweep", "DeepSeek-V3", "--gpus", "l4", "--max-gpus", "2"}, 7);
   EXPECT_FALSE(report["validity"]["valid"].get<bool>());
 }
 
 TEST(PlanVerify, StatesItsErrorsAndMeetsThem) {
-  const json::Json report = times_json({"verify"});
+  const Json report = plan_report({"verify"});
   EXPECT_LE(value_of(report, "tpot_median_error"), 0.10);
   EXPECT_LE(value_of(report, "ttft_median_error"), 0.25);
   EXPECT_GT(value_of(report, "held_out_rows"), 200.0);
@@ -152,7 +126,7 @@ TEST(PlanVerify, JudgesAnyTableOfTheSameFormat) {
   write_file(path,
              "id,gpu,engine,model,precision,isl,osl,concurrency,tp,ttft_ms,tpot_ms\n"
              "mine,h200_sxm,sglang,deepseek-ai/DeepSeek-V3,fp8,1024,1024,16,8,300,17\n");
-  const json::Json report = times_json({"verify", "--end-to-end", path});
+  const Json report = plan_report({"verify", "--end-to-end", path});
   EXPECT_EQ(report["tables"]["end_to_end_all_rows"]["rows"][0][1], 1);
   write_file(path, "a,b\n1,2\n");
   EXPECT_EQ(run_moe_plan({"verify", "--end-to-end", path}).exit_code, 3);
@@ -161,9 +135,9 @@ TEST(PlanVerify, JudgesAnyTableOfTheSameFormat) {
 TEST(PlanCalibrate, WritesConstantsThatVerifyReads) {
   const TempDir temp;
   const std::string path = (temp.path() / "constants.json").string();
-  const json::Json report = times_json({"calibrate", "--out", path});
+  const Json report = plan_report({"calibrate", "--out", path});
   EXPECT_LE(value_of(report, "tpot_median_error"), 0.10);
-  EXPECT_LE(value_of(times_json({"verify", "--constants", path}), "tpot_median_error"), 0.10);
+  EXPECT_LE(value_of(plan_report({"verify", "--constants", path}), "tpot_median_error"), 0.10);
 }
 
 }  // namespace

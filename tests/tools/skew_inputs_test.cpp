@@ -7,14 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 
 std::string recorded(const std::string& name) {
@@ -25,38 +23,9 @@ std::string domain_trace(const std::string& domain) {
   return checkpoint("tinymoe-qwen3") + "/routing-" + domain + ".safetensors";
 }
 
-Json report_of(std::vector<std::string> args, int exit_code) {
-  args.emplace_back("--format");
-  args.emplace_back("json");
-  const ProcessResult result = run_moe_skew(args);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  EXPECT_EQ(document.at("run").at("exit_code"), exit_code);
-  return document;
-}
-
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
-
-bool has_finding(const Json& report, const std::string& code) {
-  for (const Json& finding : report.at("findings")) {
-    if (finding.at("code") == code) return true;
-  }
-  return false;
-}
-
-std::string result_of(const Json& report, const std::string& item) {
-  for (const Json& candidate : report.at("acceptance").at("items")) {
-    if (candidate.at("id") == item) return candidate.at("result").get<std::string>();
-  }
-  return "";
-}
-
 // The figures of this file are those of expected_metrics.json.
 TEST(SkewInspect, OfRecordedCountsGivesTheReferenceFigures) {
-  const Json report = report_of(
+  const Json report = skew_report(
       {"inspect", recorded("sglang_dsv3/prefill_in1024.json"), "--gpus", "32", "--nodes", "4"}, 0);
   EXPECT_NEAR(value_of(report, "expert_max_over_mean_mean"), 6.532324, 1e-6);
   EXPECT_NEAR(value_of(report, "expert_gini_mean"), 0.374326, 1e-6);
@@ -69,15 +38,15 @@ TEST(SkewInspect, OfRecordedCountsGivesTheReferenceFigures) {
   EXPECT_TRUE(has_finding(report, "input.layers.zero"));
   EXPECT_TRUE(has_finding(report, "input.counts_only"));
   EXPECT_TRUE(report.at("metrics").at("routed_tokens_count").at("value").is_null());
-  EXPECT_EQ(result_of(report, "skew.expert_load"), "not_measured");
+  EXPECT_EQ(acceptance_of(report, "skew.expert_load"), "not_measured");
 }
 
 // Counts without top_k do not tell tokens; with it the item is judged.
 TEST(SkewInspect, EvaluatesTheChecklistFromRecordedRouting) {
-  const Json report = report_of(
+  const Json report = skew_report(
       {"inspect", recorded("sglang_dsv3/prefill_in1024.json"), "--gpus", "32", "--top-k", "8"}, 0);
   EXPECT_GT(value_of(report, "routed_tokens_count"), 10000.0);
-  EXPECT_EQ(result_of(report, "skew.expert_load"), "fail");
+  EXPECT_EQ(acceptance_of(report, "skew.expert_load"), "fail");
   const ProcessResult gated =
       run_moe_skew({"inspect", recorded("sglang_dsv3/prefill_in1024.json"), "--top-k", "8",
                     "--require", "skew.expert_load", "-q", "--format", "none"});
@@ -85,9 +54,9 @@ TEST(SkewInspect, EvaluatesTheChecklistFromRecordedRouting) {
 }
 
 TEST(SkewInspect, OfTokenRowsGivesWindowsDropsAndReuse) {
-  const Json report = report_of({"inspect", recorded("esft/law_topk.npy"), "--gpus", "8",
-                                 "--window", "256tokens", "--drop-partial"},
-                                0);
+  const Json report = skew_report({"inspect", recorded("esft/law_topk.npy"), "--gpus", "8",
+                                   "--window", "256tokens", "--drop-partial"},
+                                  0);
   EXPECT_NEAR(value_of(report, "reuse_of_previous_token"), 0.29043, 1e-6);
   EXPECT_NEAR(value_of(report, "gpus_per_token_layer"), 4.557502, 1e-6);
   EXPECT_EQ(report.at("tables").at("windows").at("rows").size(), 7U);
@@ -99,7 +68,7 @@ TEST(SkewInspect, OfTokenRowsGivesWindowsDropsAndReuse) {
 
 TEST(SkewInspect, RefusesADumpWithoutRouting) {
   const Json report =
-      report_of({"inspect", recorded("vllm_routed_experts_empty/english_0.npy")}, 7);
+      skew_report({"inspect", recorded("vllm_routed_experts_empty/english_0.npy")}, 7);
   EXPECT_FALSE(report.at("validity").at("valid").get<bool>());
   EXPECT_TRUE(has_finding(report, "input.ids.duplicate"));
 }
@@ -107,14 +76,14 @@ TEST(SkewInspect, RefusesADumpWithoutRouting) {
 TEST(SkewInspect, OfNothingRoutedIsInvalid) {
   const TempDir dir;
   write_file(dir / "z.json", "[[0, 0], [0, 0]]");
-  const Json report = report_of({"inspect", (dir / "z.json").string()}, 7);
+  const Json report = skew_report({"inspect", (dir / "z.json").string()}, 7);
   EXPECT_TRUE(has_finding(report, "input.counts.none"));
 }
 
 TEST(SkewInspect, OfOneExpertTakingAllAndUnevenGpusIsRight) {
   const TempDir dir;
   write_file(dir / "o.json", "[[0, 0, 1000000000, 0, 0, 0, 0]]");
-  const Json report = report_of({"inspect", (dir / "o.json").string(), "--gpus", "3"}, 0);
+  const Json report = skew_report({"inspect", (dir / "o.json").string(), "--gpus", "3"}, 0);
   EXPECT_DOUBLE_EQ(value_of(report, "expert_max_over_mean_max"), 7.0);
   EXPECT_NEAR(value_of(report, "gpu_balancedness_worst"), 1.0 / 3.0, 1e-12);
   EXPECT_EQ(value_of(report, "idle_experts_count"), 6.0);
@@ -142,14 +111,14 @@ TEST(SkewPrune, JudgesOtherTraffic) {
   const TempDir dir;
   const std::string list = (dir / "list.json").string();
   const Json report =
-      report_of({"prune", domain_trace("english"), "--judge", domain_trace("python"), "--judge",
-                 domain_trace("c"), "--list", list},
-                0);
+      skew_report({"prune", domain_trace("english"), "--judge", domain_trace("python"), "--judge",
+                   domain_trace("c"), "--list", list},
+                  0);
   EXPECT_EQ(value_of(report, "pruning_profile_tokens_count"), 8192.0);
   const double here = value_of(report, "pruned_50_percent_lost_mass_ratio");
   EXPECT_LT(value_of(report, "pruned_25_percent_lost_mass_ratio"), here);
   EXPECT_LT(here, value_of(report, "pruned_50_percent_lost_mass_elsewhere_ratio"));
-  EXPECT_EQ(result_of(report, "experts.pruned"), "not_measured");
+  EXPECT_EQ(acceptance_of(report, "experts.pruned"), "not_measured");
   const Json experts = json::parse_file(list);
   EXPECT_EQ(experts.at("50").size(), 6U);
   EXPECT_EQ(experts.at("50").at("0").size(), 8U);
@@ -162,8 +131,8 @@ TEST(SkewConvert, WritesWhatInspectReadsAlike) {
   const ProcessResult result =
       run_moe_skew({"convert", recorded("esft/summary_topk.npy"), "--to", trace, "-q"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  const Json before = report_of({"inspect", recorded("esft/summary_topk.npy")}, 0);
-  const Json after = report_of({"inspect", trace}, 0);
+  const Json before = skew_report({"inspect", recorded("esft/summary_topk.npy")}, 0);
+  const Json after = skew_report({"inspect", trace}, 0);
   for (const char* metric :
        {"expert_gini_mean", "reuse_of_previous_token", "routed_tokens_count"}) {
     EXPECT_EQ(value_of(before, metric), value_of(after, metric)) << metric;
@@ -187,14 +156,14 @@ TEST(SkewSynth, WritesATraceAndItsTruth) {
   const std::string trace = (dir / "t.safetensors").string();
   const std::string truth = (dir / "truth.json").string();
   const Json report =
-      report_of({"synth", "--kind", "burst", "--tokens", "20000", "--layers", "2", "--step", "50ms",
-                 "--event", "2s", "--ramp", "5s", "--to", trace, "--truth", truth},
-                0);
+      skew_report({"synth", "--kind", "burst", "--tokens", "20000", "--layers", "2", "--step",
+                   "50ms", "--event", "2s", "--ramp", "5s", "--to", trace, "--truth", truth},
+                  0);
   EXPECT_NEAR(value_of(report, "synthetic_duration_s"), 15.65, 1e-9);
   const Json known = json::parse_file(truth);
   EXPECT_EQ(known.at("burst").at("experts").size(), 2U);
   EXPECT_EQ(known.at("burst").at("peak_s"), 7.0);
-  const Json seen = report_of({"inspect", trace, "--window", "1s"}, 0);
+  const Json seen = skew_report({"inspect", trace, "--window", "1s"}, 0);
   EXPECT_EQ(seen.at("tables").at("windows").at("rows").size(), 16U);
   EXPECT_FALSE(has_finding(seen, "input.no_time"));
   const ProcessResult late =
