@@ -180,11 +180,13 @@ TEST(ReportSchema, HoldsInPythonToo) {
 
 TEST(ReportSchema, HoldsForTheExampleReports) {
   const auto folder = std::filesystem::path(MOE_SOURCE_DIR) / "reports/examples";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "there are no example reports";
+  int num_reports = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     EXPECT_NO_THROW((void)read_report(entry.path().string())) << entry.path();
+    ++num_reports;
   }
+  EXPECT_GT(num_reports, 0);
 }
 
 }  // namespace
