@@ -273,6 +273,10 @@ class Models(unittest.TestCase):
         isa = ["--isa", "avx2"]
         # Integer activations go with rounded weights only.
         self.assertEqual(own("bf16"), [("moe-bench", "bf16.gguf", ["--activations", "f32", *isa])])
+        args.activations = ["int8"]
+        self.assertEqual(own("bf16"), [("moe-bench", "bf16.gguf", ["--activations", "auto", *isa])])
+        self.assertEqual([name for name, _, _ in own("q8_0")], ["moe-bench", "moe-bench int8"])
+        args.activations = ["f32", "int8"]
         self.assertEqual(own("q4_0"), [
             ("moe-bench", "q4_0.gguf", ["--activations", "f32", *isa]),
             ("moe-bench int4", "bf16.gguf", ["--activations", "f32", "--quantize", "int4", *isa]),
