@@ -283,6 +283,16 @@ struct Int8Sums {
     }
   }
 
+  // What a tile needs of its rows: scales and sums of the blocks of the piece, totals of its
+  // panels.
+  template <int R>
+  struct TileRows {
+    Array<const float*, R> scales;
+    Array<const std::int32_t*, R> sums;
+    float* totals;
+    std::int64_t totals_stride;
+  };
+
   // The blocks of a piece for R rows and P panels: codes at `w` (packed, or staged), scales in the
   // panels from data + panel * stride on.
   template <bool is_staged, int R, int P>
@@ -294,16 +304,25 @@ struct Int8Sums {
     const std::byte* header = data + panel * weight.panel_stride_bytes + piece.block * block_bytes;
     std::int32_t* const chains = all_chains + (first_row * kMaxGroupPanels + panel) * kPanelRows;
     constexpr std::int64_t kChainStride = kMaxGroupPanels * kPanelRows;
+    // Copies, which stores to the totals cannot change.
+    TileRows<R> rows;
+    rows.totals = block.sums + first_row * block.sums_stride + panel * 16;
+    rows.totals_stride = block.sums_stride;
+    for (int r = 0; r < R; ++r) {
+      rows.scales[r] = block.block_scales[first_row + r] + piece.block;
+      rows.sums[r] = block.block_sums[first_row + r] + piece.block;
+    }
     for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
       const std::int64_t cols = piece.cols_of(weight, idx);
       Matrix<I, R, P> sums;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        // Modulo 2^32, as the sum may leave 32 bits on its way.
-        const I begin = S::broadcast_int(static_cast<std::int32_t>(
-            0U -
-            static_cast<std::uint32_t>(base) *
-                static_cast<std::uint32_t>(block.block_sums[first_row + r][piece.block + idx])));
+        I begin = S::broadcast_int(0);
+        if (base != 0) {  // modulo 2^32, as the sum may leave 32 bits on its way
+          begin = S::broadcast_int(
+              static_cast<std::int32_t>(0U - static_cast<std::uint32_t>(base) *
+                                                 static_cast<std::uint32_t>(rows.sums[r][idx])));
+        }
 #pragma GCC unroll 8
         for (int p = 0; p < P; ++p) {
           sums[r][p] = piece.begins_block ? begin : S::load_int(chains + r * kChainStride + p * 16);
@@ -321,19 +340,19 @@ struct Int8Sums {
         }
         return;
       }
-      finish_block<R, P>(weight, header, piece.block + idx, panel, first_row, block, sums);
+      finish_block<R, P>(weight, header, idx, rows, sums);
       w += is_staged ? ceil_div(cols, S::kDotCols) * kStepBytes : block_bytes;
       header += block_bytes;
     }
   }
 
-  // totals += scale * activation scale * sums, and the part of the offsets.
+  // totals += scale * activation scale * sums, and the part of the offsets; idx: of the block in
+  // the piece.
   template <int R, int P>
   [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
                                                   const std::byte* header, std::int64_t idx,
-                                                  int panel, int first_row, const Rows& block,
+                                                  const TileRows<R>& rows,
                                                   Matrix<I, R, P>& sums) noexcept {
-    float* const totals = block.sums + first_row * block.sums_stride + panel * 16;
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       const std::byte* const at = header + p * weight.panel_stride_bytes;
@@ -342,23 +361,23 @@ struct Int8Sums {
         const I zero = S::load_i8_int(at + scales_bytes(weight.block));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          sums[r][p] = S::sub_product(sums[r][p], zero,
-                                      S::broadcast_int(block.block_sums[first_row + r][idx]));
+          sums[r][p] = S::sub_product(sums[r][p], zero, S::broadcast_int(rows.sums[r][idx]));
         }
       }
+      float* total = rows.totals + p * 16;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        float* const total = totals + r * block.sums_stride + p * 16;
-        const V factor = S::mul(scale, S::broadcast(block.block_scales[first_row + r][idx]));
+        const V factor = S::mul(scale, S::broadcast(rows.scales[r][idx]));
         S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
+        total += rows.totals_stride;
       }
       if (weight.block.offset == OffsetKind::kF32) {
         const V offset = Codes::offset(weight, at, scale);
+        total = rows.totals + p * 16;
         for (int r = 0; r < R; ++r) {
-          float* const total = totals + r * block.sums_stride + p * 16;
-          const float x_sum = block.block_scales[first_row + r][idx] *
-                              static_cast<float>(block.block_sums[first_row + r][idx]);
+          const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
           S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
+          total += rows.totals_stride;
         }
       }
     }
