@@ -2,6 +2,7 @@
 
 #if defined(__x86_64__)
 
+#include "kernels/cpu/avx512/int8_simd.hpp"
 #include "kernels/cpu/avx512_bf16/simd.hpp"
 
 namespace moe::kernels {
@@ -26,6 +27,16 @@ void avx512_to_pairs(const float* even, const float* odd, std::uint16_t* pairs) 
                     Avx512Bf16::to_pairs(Avx512Bf16::load(even), Avx512Bf16::load(odd)));
 }
 
+void avx512_i8_fours(const std::byte* codes, std::int8_t* fours) {
+  Avx512Integers::store_dot(static_cast<std::byte*>(static_cast<void*>(fours)),
+                            Avx512Integers::load_i8_fours(codes));
+}
+
+void avx512_u4_fours(const std::byte* codes, std::int8_t* fours) {
+  Avx512Integers::store_dot(static_cast<std::byte*>(static_cast<void*>(fours)),
+                            Avx512Integers::load_u4_fours(codes));
+}
+
 }  // namespace moe::kernels
 
 #else
@@ -35,6 +46,8 @@ namespace moe::kernels {
 void avx512_u4_pairs(const std::byte*, std::uint16_t*) {}
 void avx512_e2m1_pairs(const std::byte*, std::uint16_t*) {}
 void avx512_to_pairs(const float*, const float*, std::uint16_t*) {}
+void avx512_i8_fours(const std::byte*, std::int8_t*) {}
+void avx512_u4_fours(const std::byte*, std::int8_t*) {}
 
 }  // namespace moe::kernels
 

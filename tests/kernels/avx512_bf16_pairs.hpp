@@ -13,4 +13,9 @@ void avx512_u4_pairs(const std::byte* codes, std::uint16_t* pairs);
 void avx512_e2m1_pairs(const std::byte* codes, std::uint16_t* pairs);
 void avx512_to_pairs(const float* even, const float* odd, std::uint16_t* pairs);
 
+// The same of the integer dot product (VNNI) and of int8 tiles: four columns of 16 int8 codes, or
+// two times 16 bytes of two 4-bit codes; each writes sixteen fours.
+void avx512_i8_fours(const std::byte* codes, std::int8_t* fours);
+void avx512_u4_fours(const std::byte* codes, std::int8_t* fours);
+
 }  // namespace moe::kernels

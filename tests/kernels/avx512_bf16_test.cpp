@@ -1,4 +1,5 @@
-// Goal: every code becomes the bf16 of its value, in its column of the pair. Method: all bytes at
+// Goal: every code becomes the bf16 of its value, in its column of the pair, or keeps its value in
+// its column of the four. Method: all bytes at
 // every place, by the instructions themselves; the emulated level of the other tests replaces them.
 
 #include <array>
@@ -63,6 +64,35 @@ TEST_F(Avx512Pairs, HoldTheEvenAndTheOddColumn) {
   for (std::size_t i = 0; i < kPlaces; ++i) {
     EXPECT_EQ(bf16_value(pairs[2 * i]), even[i]);
     EXPECT_EQ(bf16_value(pairs[2 * i + 1]), odd[i]);
+  }
+}
+
+TEST_F(Avx512Pairs, FoursHoldFourColumnsOfInt8Codes) {
+  for (unsigned first = 0; first < 256; first += 5) {
+    std::array<std::byte, 4 * kPlaces> codes;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<std::byte>(first + 37 * i);
+    }
+    std::array<std::int8_t, 4 * kPlaces> fours{};
+    avx512_i8_fours(codes.data(), fours.data());
+    for (std::size_t i = 0; i < fours.size(); ++i) {
+      ASSERT_EQ(fours[i], static_cast<std::int8_t>(codes[i % 4 * kPlaces + i / 4])) << i;
+    }
+  }
+}
+
+TEST_F(Avx512Pairs, FoursHoldFourColumnsOfFourBitCodes) {
+  for (unsigned first = 0; first < 256; first += 5) {
+    std::array<std::byte, 2 * kPlaces> codes;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<std::byte>(first + 37 * i);
+    }
+    std::array<std::int8_t, 4 * kPlaces> fours{};
+    avx512_u4_fours(codes.data(), fours.data());
+    for (std::size_t i = 0; i < fours.size(); ++i) {
+      const auto pair = static_cast<unsigned>(codes[i % 4 / 2 * kPlaces + i / 4]);
+      ASSERT_EQ(static_cast<unsigned>(fours[i]), i % 2 == 0 ? pair & 0xfU : pair >> 4U) << i;
+    }
   }
 }
 
