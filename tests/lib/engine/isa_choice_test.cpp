@@ -191,6 +191,30 @@ TEST(IsaChoice, AForcedModeIsKeptAtEveryLevel) {
   EXPECT_THROW((void)choose_isa(request, probe), Error);
 }
 
+// Nobody chooses int8 for the user; once it is asked for, levels are measured with it.
+TEST(IsaChoice, Int8IsAModeOfItsOwn) {
+  IsaRequest request = bf16_model();
+  request.weights = WeightFormat::kInt8;
+  request.activations = {ActivationFormat::kInt8};
+  const IsaChoice tiles =
+      choose_isa(request, timed_machine({{{Isa::kAvx2, ActivationFormat::kInt8}, 1.0},
+                                         {{Isa::kAvx512, ActivationFormat::kInt8}, 4.0},
+                                         {{Isa::kAvx512Bf16, ActivationFormat::kInt8}, 4.0},
+                                         {{Isa::kAmx, ActivationFormat::kInt8}, 2.0}}));
+  EXPECT_EQ(tiles.isa, Isa::kAvx512Bf16);
+  EXPECT_EQ(tiles.activations, ActivationFormat::kInt8);
+  EXPECT_THAT(tiles.reason, HasSubstr("amx with int8 activations measured slower"));
+  IsaProbe probe = machine({Isa::kScalar, Isa::kAvx2});
+  probe.can_multiply = [](const PeakCase& of) { return of.weights != WeightFormat::kInt8; };
+  try {
+    (void)choose_isa(request, probe);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("int8 activations"));
+  }
+}
+
 TEST(IsaChoice, SaysWhyTheSystemRefusesALevel) {
   IsaProbe probe = machine({Isa::kScalar, Isa::kAvx2});
   probe.refusal = [](Isa isa) { return isa == Isa::kAmx ? "no permission for tiles" : nullptr; };
