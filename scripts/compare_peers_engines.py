@@ -154,10 +154,16 @@ def watch(process):
             waiting.sample()
     poller = threading.Thread(target=poll)
     poller.start()
-    out = process.stdout.read()
-    process.wait()
-    ended.set()
-    poller.join()
+    try:
+        out = process.stdout.read()
+        process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        ended.set()
+        poller.join()
     return out, wait_share((0, 0), waiting.sample())
 
 

@@ -208,12 +208,12 @@ def table_of(samples, experts, errors, keep_contended):
 def print_table(rows, out):
     def cell(value, form):
         return "-" if value is None else format(value, form)
-    print(f"{'model':26}{'cell':19}{'engine':17}{'median ms':>11}{'spread':>8}{'kept':>6}"
+    print(f"{'model':32}{'cell':19}{'engine':17}{'median ms':>11}{'spread':>8}{'kept':>6}"
           f"{'dropped':>9}{'experts':>9}{'error':>9}{'ratio':>8}", file=out)
     for row in rows:
         milliseconds = None if row["median_s"] is None else row["median_s"] * 1e3
         spread = None if row["spread"] is None else row["spread"] * 100
-        print(f"{row['model']:26}{row['cell']:19}{row['engine']:17}{cell(milliseconds, '.2f'):>11}"
+        print(f"{row['model']:32}{row['cell']:19}{row['engine']:17}{cell(milliseconds, '.2f'):>11}"
               f"{cell(spread, '.1f') + '%':>8}{row['samples']:>6}{row['dropped']:>9}"
               f"{cell(row['experts'], '.1f'):>9}{cell(row['logit_error'], '.4f'):>9}"
               f"{cell(row['ratio'], '.2f'):>8}", file=out)

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -306,6 +307,28 @@ class FakeEngine:
 
     def stop(self):
         self.stopped = True
+
+
+class Interrupted(unittest.TestCase):
+    def test_nothing_runs_on(self):
+        class Process:
+            pid, killed = 1, False
+
+            def kill(self):
+                self.killed = True
+
+            def wait(self):
+                pass
+
+            class stdout:
+                @staticmethod
+                def read():
+                    raise KeyboardInterrupt
+        process, before = Process(), threading.active_count()
+        with self.assertRaises(KeyboardInterrupt):
+            compare_peers_engines.watch(process)
+        self.assertTrue(process.killed)
+        self.assertEqual(threading.active_count(), before)
 
 
 class WhoIsTimed(unittest.TestCase):
