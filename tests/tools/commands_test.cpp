@@ -10,44 +10,27 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "tests/support/sparse_checkpoint.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Json report_of(std::vector<std::string> args, int exit_code) {
-  args.emplace_back("--format");
-  args.emplace_back("json");
-  const ProcessResult result = run_moe_bench(args);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  EXPECT_EQ(document.at("run").at("exit_code"), exit_code);
-  return document;
-}
-
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
-
 TEST(Verify, PassesOnAGoldenCheckpoint) {
-  const Json report = report_of({"verify", checkpoint("qwen3moe-a")}, 0);
+  const Json report = bench_report({"verify", checkpoint("qwen3moe-a")}, 0);
   EXPECT_GT(value_of(report, "verify_tensors_compared"), 20.0);
   EXPECT_EQ(value_of(report, "verify_tensors_wrong"), 0.0);
 }
 
 TEST(Verify, NamesTheFirstStageThatDiffers) {
   // The golden file of a sibling with other rotation scaling: same shapes, other values.
-  const Json report = report_of({"verify", checkpoint("qwen3moe-a"), "--golden",
-                                 checkpoint("qwen3moe-yarn") + "/golden.safetensors"},
-                                6);
+  const Json report = bench_report({"verify", checkpoint("qwen3moe-a"), "--golden",
+                                    checkpoint("qwen3moe-yarn") + "/golden.safetensors"},
+                                   6);
   EXPECT_FALSE(report.at("validity").at("valid").get<bool>());
   const Json finding = report.at("findings").at(0);
   EXPECT_EQ(finding.at("code"), "verify.difference");
@@ -93,18 +76,18 @@ TEST(Generate, WritesLogitsThatVerifyReads) {
   for (int i = 0; i < 40; ++i) ids += "," + std::to_string((i * 37) % 200);
   const auto dump = [&](const std::string& name, const std::string& quantize) {
     std::string file = (dir / name).string();
-    const ProcessResult result = run_moe_bench(
-        {"generate", checkpoint("qwen3moe-a"), "--prompt-ids", ids, "-n", "1", "--ignore-eos",
-         "--quantize", quantize, "--dump-logits", file, "-q"});
+    const ProcessResult result =
+        run_moe_bench({"generate", checkpoint("qwen3moe-a"), "--prompt-ids", ids, "-n", "1",
+                       "--ignore-eos", "--quantize", quantize, "--dump-logits", file, "-q"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return file;
   };
   const std::string plain = dump("plain.safetensors", "none");
-  const Json report = report_of({"verify", checkpoint("qwen3moe-a"), "--golden", plain}, 0);
+  const Json report = bench_report({"verify", checkpoint("qwen3moe-a"), "--golden", plain}, 0);
   EXPECT_EQ(value_of(report, "verify_tensors_compared"), 1.0);
   // Rounded weights have other logits, which verify sees.
   const std::string rounded = dump("rounded.safetensors", "int4");
-  (void)report_of({"verify", checkpoint("qwen3moe-a"), "--golden", rounded}, 6);
+  (void)bench_report({"verify", checkpoint("qwen3moe-a"), "--golden", rounded}, 6);
 }
 
 TEST(Generate, LogitsThatCannotBeWrittenAreOneLine) {
@@ -160,7 +143,7 @@ TEST(Eval, ScoresAsRecorded) {
                             .at("tinymoe-qwen3")
                             .at("base_top4")
                             .at("c");
-  const Json report = report_of({"eval", checkpoint("tinymoe-qwen3"), "--text", "c"}, 0);
+  const Json report = bench_report({"eval", checkpoint("tinymoe-qwen3"), "--text", "c"}, 0);
   const auto wanted = [&](const char* key) { return expected.at(key).get<double>(); };
   EXPECT_EQ(value_of(report, "scored_tokens"), wanted("scored_tokens"));
   EXPECT_EQ(value_of(report, "scored_bytes"), wanted("scored_bytes"));
@@ -182,7 +165,7 @@ TEST(Eval, RefusesWhatIsNoText) {
 }
 
 TEST(Inspect, CountsTheTrainedCheckpoint) {
-  const Json report = report_of({"inspect", checkpoint("tinymoe-qwen3")}, 0);
+  const Json report = bench_report({"inspect", checkpoint("tinymoe-qwen3")}, 0);
   EXPECT_EQ(value_of(report, "parameters_total"), 8082240.0);
   EXPECT_EQ(report.at("subject").at("num_experts"), 16);
   EXPECT_THAT(report.at("subject").at("router").get<std::string>(), HasSubstr("top 4"));
@@ -202,25 +185,25 @@ TEST(Inspect, ReadsHeadersAloneOfACheckpointLargerThanAnyDiskHere) {
   const auto written = moe::test::write_sparse_checkpoint(
       MOE_SOURCE_DIR "/scenarios/models/DeepSeek-V3.json", dir / "model");
   ASSERT_GT(written.file_bytes, 670'000'000'000);
-  const Json report = report_of({"inspect", (dir / "model").string()}, 0);
+  const Json report = bench_report({"inspect", (dir / "model").string()}, 0);
   EXPECT_EQ(value_of(report, "parameters_total"), 671026419200.0);
   EXPECT_EQ(value_of(report, "weight_file_bytes"), static_cast<double>(written.file_bytes));
   EXPECT_EQ(report.at("subject").at("num_moe_layers"), 58);
 }
 
 TEST(Inspect, ListsWhatIsIgnored) {
-  const Json report = report_of({"inspect", checkpoint("dsv3-mtp")}, 0);
+  const Json report = bench_report({"inspect", checkpoint("dsv3-mtp")}, 0);
   EXPECT_FALSE(report.at("tables").at("ignored_tensors").at("rows").empty());
 }
 
 TEST(Synth, MakesACheckpointThatRuns) {
   const TempDir dir;
   const std::string out = (dir / "model").string();
-  const Json report = report_of({"synth", checkpoint("qwen3moe-a") + "/config.json", "--out", out,
-                                 "--router-skew", "1", "--shard-size", "100kB"},
-                                0);
+  const Json report = bench_report({"synth", checkpoint("qwen3moe-a") + "/config.json", "--out",
+                                    out, "--router-skew", "1", "--shard-size", "100kB"},
+                                   0);
   EXPECT_GT(value_of(report, "shards_written"), 1.0);
-  const Json inspected = report_of({"inspect", out}, 0);
+  const Json inspected = bench_report({"inspect", out}, 0);
   EXPECT_EQ(value_of(inspected, "parameters_total"), value_of(report, "parameters_written"));
   const ProcessResult ran = run_moe_bench({"run", out, "--batch", "2", "--prompt-tokens", "16",
                                            "--output-tokens", "4", "--repeat", "1", "--no-limits"});
@@ -230,8 +213,8 @@ TEST(Synth, MakesACheckpointThatRuns) {
 TEST(Synth, CanLeaveLayersOut) {
   const TempDir dir;
   const std::string out = (dir / "model").string();
-  (void)report_of({"synth", checkpoint("qwen3moe-a"), "--out", out, "--layers", "1"}, 0);
-  EXPECT_EQ(report_of({"inspect", out}, 0).at("subject").at("num_hidden_layers"), 1);
+  (void)bench_report({"synth", checkpoint("qwen3moe-a"), "--out", out, "--layers", "1"}, 0);
+  EXPECT_EQ(bench_report({"inspect", out}, 0).at("subject").at("num_hidden_layers"), 1);
 }
 
 TEST(Synth, WritesNothingIntoAFolderThatIsNotEmpty) {
@@ -245,7 +228,7 @@ TEST(Synth, WritesNothingIntoAFolderThatIsNotEmpty) {
 }
 
 TEST(Limits, MeasuresEveryLevelOfTheMachine) {
-  const Json report = report_of({"limits", "--time-per-figure", "2ms", "--threads", "2"}, 0);
+  const Json report = bench_report({"limits", "--time-per-figure", "2ms", "--threads", "2"}, 0);
   for (const std::string threads : {".threads_1", ".threads_2"}) {
     EXPECT_GT(value_of(report, "dram_read_bytes_per_s" + threads), 1e8);
     for (const std::string weights : {"f32", "f16", "bf16", "fp8", "mxfp4", "int8", "int4"}) {
@@ -267,7 +250,7 @@ std::size_t column_of(const Json& table, const std::string& name) {
 }
 
 TEST(Limits, EverySampleHasAStateAndEveryProcessorItsReadings) {
-  const Json report = report_of({"limits", "--time-per-figure", "1ms", "--threads", "1"}, 0);
+  const Json report = bench_report({"limits", "--time-per-figure", "1ms", "--threads", "1"}, 0);
   for (const char* name : {"limits_bandwidth", "limits_peak"}) {
     const Json& table = report.at("tables").at(name);
     const std::size_t samples = column_of(table, "samples");
@@ -287,11 +270,7 @@ TEST(Limits, EverySampleHasAStateAndEveryProcessorItsReadings) {
     EXPECT_LE(row.at(column_of(cores, "shared_readings")), row.at(column_of(cores, "readings")));
   }
 #endif
-  bool says_how = false;
-  for (const Json& finding : report.at("findings")) {
-    says_how = says_how || finding.at("code") == "machine.core_state";
-  }
-  EXPECT_TRUE(says_how);
+  EXPECT_TRUE(has_finding(report, "machine.core_state"));
 }
 
 }  // namespace

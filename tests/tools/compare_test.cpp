@@ -14,15 +14,13 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "lib/scripted_server/server_thread.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using scripted_server::ServerThread;
 using ::testing::HasSubstr;
 
@@ -67,35 +65,23 @@ std::string prompt_file(const TempDir& dir) {
   return file;
 }
 
-ProcessResult compare_here(const std::string& url, const std::vector<std::string>& more) {
-  std::vector<std::string> args = {"compare",         "there=" + url,
-                                   "--in-process",    "here=" + checkpoint("tinymoe-qwen3"),
-                                   "--output-tokens", std::to_string(kAnswerTokens),
-                                   "--format",        "json",
-                                   "--quiet",         "--accept-client-bound"};
+std::vector<std::string> comparison(const std::string& url, const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"compare",
+                                   "there=" + url,
+                                   "--in-process",
+                                   "here=" + checkpoint("tinymoe-qwen3"),
+                                   "--output-tokens",
+                                   std::to_string(kAnswerTokens),
+                                   "--accept-client-bound"};
   args.insert(args.end(), more.begin(), more.end());
-  return run_moe_bench(args);
-}
-
-Json checked_report(const ProcessResult& result) {
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  return document;
+  return args;
 }
 
 Json compare_one_prompt(const scripted_server::Script& script) {
   const TempDir dir;
   ServerThread server(script);
-  return checked_report(compare_here(
+  return bench_report(comparison(
       server.url(), {"--dataset", prompt_file(dir), "--requests", "1", "--rounds", "1"}));
-}
-
-const Json* finding_of(const Json& report, const std::string& code) {
-  for (const Json& finding : report.at("findings")) {
-    if (finding.at("code") == code) return &finding;
-  }
-  return nullptr;
 }
 
 TEST(CompareInProcess, EqualTokensAreSaidToBeEqual) {
@@ -134,9 +120,9 @@ TEST(CompareInProcess, TheSameRequestsGiveTheSameKindOfFigures) {
   const TempDir dir;
   ServerThread server(echo(generated(), true));
   const std::string lines = (dir / "requests.jsonl").string();
-  const Json report = checked_report(
-      compare_here(server.url(), {"--prompt-tokens", "5-9", "--requests", "5", "--rounds", "2",
-                                  "--concurrency", "2", "--requests-jsonl", lines}));
+  const Json report = bench_report(
+      comparison(server.url(), {"--prompt-tokens", "5-9", "--requests", "5", "--rounds", "2",
+                                "--concurrency", "2", "--requests-jsonl", lines}));
   EXPECT_EQ(report.at("tables").at("servers").at("rows").size(), 2U);
   EXPECT_EQ(report.at("settings").at("in_process").at("batch"), 2);
   std::vector<Json> here;
@@ -181,8 +167,8 @@ TEST(CompareInProcess, SampledAnswersAreNotCompared) {
   const TempDir dir;
   ServerThread server(echo(generated(), true));
   const Json report =
-      checked_report(compare_here(server.url(), {"--dataset", prompt_file(dir), "--requests", "1",
-                                                 "--rounds", "1", "--temperature", "1"}));
+      bench_report(comparison(server.url(), {"--dataset", prompt_file(dir), "--requests", "1",
+                                             "--rounds", "1", "--temperature", "1"}));
   EXPECT_FALSE(report.at("tables").contains("answers"));
 }
 
@@ -202,7 +188,9 @@ TEST(CompareInProcess, WhatABatchCannotDoIsRefusedInOneLine) {
                                            {{"--think-time", "1s"}, 2, "--think-time"},
                                            {{"--api", "chat"}, 2, "template"},
                                            {{"--dataset", chats}, 2, "single prompts"}}) {
-    const ProcessResult result = compare_here("127.0.0.1:9", one.more);
+    std::vector<std::string> args = comparison("127.0.0.1:9", one.more);
+    args.emplace_back("--quiet");
+    const ProcessResult result = run_moe_bench(args);
     EXPECT_EQ(result.exit_code, one.code) << one.words << ": " << result.err;
     EXPECT_THAT(result.err, HasSubstr(one.words));
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
@@ -221,7 +209,8 @@ TEST(CompareInProcess, WhatABatchCannotDoIsRefusedInOneLine) {
 
 TEST(CompareInProcess, APromptBeyondTheContextIsRefused) {
   ServerThread server(echo(generated(), true));
-  const ProcessResult result = compare_here(server.url(), {"--prompt-tokens", "1000000"});
+  const ProcessResult result =
+      run_moe_bench(comparison(server.url(), {"--prompt-tokens", "1000000"}));
   EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_THAT(result.err, HasSubstr("exceed the context"));
 }

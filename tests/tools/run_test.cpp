@@ -9,26 +9,17 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "lib/routing/trace.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-Json parse_report(const std::string& text) {
-  Json document = json::parse(text, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  return document;
-}
 
 std::vector<std::string> quick_run(const std::vector<std::string>& more) {
   std::vector<std::string> args = {
@@ -37,24 +28,6 @@ std::vector<std::string> quick_run(const std::vector<std::string>& more) {
       "--no-limits"};
   args.insert(args.end(), more.begin(), more.end());
   return args;
-}
-
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
-
-bool has_finding(const Json& report, const std::string& code) {
-  for (const Json& finding : report.at("findings")) {
-    if (finding.at("code") == code) return true;
-  }
-  return false;
-}
-
-std::string acceptance_of(const Json& report, const std::string& id) {
-  for (const Json& item : report.at("acceptance").at("items")) {
-    if (item.at("id") == id) return item.at("result").get<std::string>();
-  }
-  return "no such item";
 }
 
 TEST(Run, JudgesTheConfiguredBatchByTheSweep) {
@@ -76,37 +49,30 @@ TEST(Run, JudgesTheConfiguredBatchByTheSweep) {
     all.insert(all.end(), more.begin(), more.end());
     return run_moe_bench(all);
   };
-  const Json judged = parse_report(with({"--configured-batch", "1"}).out);
+  const Json judged = checked_report(with({"--configured-batch", "1"}));
   EXPECT_EQ(value_of(judged, "batch_sweep_points_count"), 3.0);
   EXPECT_GT(value_of(judged, "batch_throughput_ratio"), 0.0);
   EXPECT_LE(value_of(judged, "batch_throughput_ratio"), 1.0);
   EXPECT_NE(acceptance_of(judged, "batch.tuned"), "not_measured");
-  const Json impossible =
-      parse_report(with({"--configured-batch", "1", "--target-ttft", "1us"}).out);
+  const Json impossible = checked_report(with({"--configured-batch", "1", "--target-ttft", "1us"}));
   EXPECT_TRUE(impossible.at("metrics").at("batch_throughput_ratio").at("value").is_null());
   EXPECT_EQ(acceptance_of(impossible, "batch.tuned"), "not_measured");
-  EXPECT_EQ(acceptance_of(parse_report(with({}).out), "batch.tuned"), "not_measured");
+  EXPECT_EQ(acceptance_of(checked_report(with({})), "batch.tuned"), "not_measured");
   EXPECT_EQ(with({"--configured-batch", "5"}).exit_code, 2);
 }
 
 TEST(Run, MemoryIsJudgedAgainstALimitThatSomebodySet) {
-  const Json limited =
-      parse_report(run_moe_bench(quick_run({"--format", "json", "--max-memory", "1GB"})).out);
+  const Json limited = bench_report(quick_run({"--max-memory", "1GB"}));
   EXPECT_GT(value_of(limited, "memory_use_ratio"), 0.0);
   EXPECT_LT(value_of(limited, "memory_use_ratio"), 0.5);
   EXPECT_EQ(acceptance_of(limited, "memory.utilization"), "fail");
-  EXPECT_EQ(acceptance_of(parse_report(run_moe_bench(quick_run({"--format", "json"})).out),
-                          "memory.utilization"),
-            "not_measured");
+  EXPECT_EQ(acceptance_of(bench_report(quick_run({})), "memory.utilization"), "not_measured");
 }
 
 TEST(Run, WritesOneValidDocument) {
-  const ProcessResult result = run_moe_bench(quick_run({"--format", "json", "--raw-samples"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({"--raw-samples"}));
   EXPECT_TRUE(report.at("validity").at("valid").get<bool>());
   EXPECT_FALSE(report.at("validity").at("partial").get<bool>());
-  EXPECT_EQ(report.at("run").at("exit_code"), 0);
   EXPECT_EQ(report.at("subject").at("kind"), "checkpoint");
   EXPECT_EQ(report.at("tables").at("latency").at("rows").size(), 4U);
   // 4 points x 3 repetitions x 5 tokens
@@ -124,10 +90,32 @@ TEST(Run, WritesOneValidDocument) {
   EXPECT_TRUE(has_finding(report, "run.no_chat_template"));
 }
 
+// What readers see first is what a run gives today.
+TEST(Run, TheExampleReportHasTheFiguresOfARun) {
+  const Json example =
+      checked_report(read_file(MOE_SOURCE_DIR "/reports/examples/moe-bench-run.json"));
+  auto args = example.at("run").at("argv").get<std::vector<std::string>>();
+  args = {args.begin() + 1, args.end()};
+  // Where the example was made is not where this runs.
+  args.at(1) = checkpoint("tinymoe-qwen3");
+  args.insert(args.end(), {"--repeat", "2"});
+  const Json report = checked_report(run_moe_bench(args));
+  const auto keys = [](const Json& object) {
+    std::vector<std::string> names;
+    for (const auto& entry : object.items()) names.push_back(entry.key());
+    return names;
+  };
+  for (const std::string& name : keys(report.at("metrics"))) {
+    // Whether there are steps on free cores depends on the moment.
+    if (name.find("_free_cores_s") != std::string::npos) continue;
+    EXPECT_TRUE(example.at("metrics").contains(name)) << name;
+  }
+  EXPECT_EQ(keys(example.at("settings")), keys(report.at("settings")));
+  EXPECT_EQ(keys(example.at("subject")), keys(report.at("subject")));
+}
+
 TEST(Run, KeepsItsOwnArithmetic) {
-  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({}));
   const std::string point = ".batch_3.prompt_tokens_20.output_tokens_5";
   const auto mean = [&](const std::string& metric) {
     return report.at("metrics").at(metric + point).at("distribution").at("mean").get<double>();
@@ -140,12 +128,8 @@ TEST(Run, KeepsItsOwnArithmetic) {
 
 TEST(Run, GivesTheSameTokensWhateverTheThreadsAndTheChunks) {
   const auto hashes = [](const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"--format", "json"};
-    args.insert(args.end(), more.begin(), more.end());
-    const ProcessResult result = run_moe_bench(quick_run(args));
-    EXPECT_EQ(result.exit_code, 0) << result.err;
     std::vector<std::string> found;
-    const Json notes = parse_report(result.out).at("tables").at("notes");
+    const Json notes = bench_report(quick_run(more)).at("tables").at("notes");
     for (const Json& row : notes.at("rows")) found.push_back(row.back().get<std::string>());
     return found;
   };
@@ -165,7 +149,7 @@ TEST(Run, WritesEveryFormat) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out, HasSubstr("Latency and throughput"));
-  (void)parse_report(read_file(dir / "report.json"));
+  (void)checked_report(read_file(dir / "report.json"));
   EXPECT_THAT(read_file(dir / "report.html"), StartsWith("<!doctype html>"));
   EXPECT_THAT(read_file(dir / "report.xml"), StartsWith("<?xml"));
   EXPECT_THAT(read_file(dir / "report.prom"), HasSubstr("moekit_ttft_s"));
@@ -174,11 +158,12 @@ TEST(Run, WritesEveryFormat) {
 }
 
 TEST(Run, ShowsPointsThatDoNotFitAsRows) {
-  const ProcessResult result = run_moe_bench(
-      {"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8,1000000",
-       "--output-tokens", "3", "--repeat", "1", "--no-limits", "--format", "json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json rows = parse_report(result.out).at("tables").at("notes").at("rows");
+  const Json rows =
+      bench_report({"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8,1000000",
+                    "--output-tokens", "3", "--repeat", "1", "--no-limits"})
+          .at("tables")
+          .at("notes")
+          .at("rows");
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows.at(0).at(4), "measured");
   EXPECT_EQ(rows.at(1).at(4), "skipped");
@@ -191,7 +176,7 @@ TEST(Run, WarnsOfIdenticalPrompts) {
                      "--output-tokens", "8", "--repeat", "2", "--no-limits", "--prompts", "repeat",
                      "--format", "json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = checked_report(result);
   EXPECT_TRUE(has_finding(report, "prompts.identical"));
   EXPECT_THAT(result.err, HasSubstr("collapses routing"));
   // Eight requests with one prompt touch what one token touches: top_k experts.
@@ -199,21 +184,17 @@ TEST(Run, WarnsOfIdenticalPrompts) {
 }
 
 TEST(Run, TopKChangesTheExpertsThatWork) {
-  const ProcessResult result = run_moe_bench(
-      {"run", checkpoint("tinymoe-qwen3"), "--batch", "1", "--prompt-tokens", "16",
-       "--output-tokens", "4", "--repeat", "1", "--no-limits", "--top-k", "2", "--format", "json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report =
+      bench_report({"run", checkpoint("tinymoe-qwen3"), "--batch", "1", "--prompt-tokens", "16",
+                    "--output-tokens", "4", "--repeat", "1", "--no-limits", "--top-k", "2"});
   EXPECT_NEAR(value_of(report, "decode_distinct_experts"), 2.0, 1e-9);
   EXPECT_EQ(report.at("settings").at("experts_per_token"), 2);
 }
 
 TEST(Run, SaysWhereItsMemoryLies) {
-  const ProcessResult result =
-      run_moe_bench({"run", checkpoint("tinymoe-qwen3"), "--batch", "4", "--prompt-tokens", "64",
-                     "--output-tokens", "4", "--repeat", "2", "--no-limits", "--format", "json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report =
+      bench_report({"run", checkpoint("tinymoe-qwen3"), "--batch", "4", "--prompt-tokens", "64",
+                    "--output-tokens", "4", "--repeat", "2", "--no-limits"});
   const double resident_bytes = value_of(report, "memory_resident_bytes");
   EXPECT_GE(value_of(report, "memory_huge_page_bytes"), 0.0);
   EXPECT_LE(value_of(report, "memory_huge_page_bytes"), resident_bytes);
@@ -229,17 +210,13 @@ TEST(Run, SaysWhereItsMemoryLies) {
 }
 
 TEST(Run, ConvertsWeightsOnRequest) {
-  const ProcessResult result = run_moe_bench(quick_run({"--dtype", "f32", "--format", "json"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(parse_report(result.out).at("settings").at("dtype"), "f32");
+  EXPECT_EQ(bench_report(quick_run({"--dtype", "f32"})).at("settings").at("dtype"), "f32");
 }
 
 TEST(Run, MeasuresItselfAgainstTheMachine) {
-  const ProcessResult result =
-      run_moe_bench({"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8",
-                     "--output-tokens", "4", "--repeat", "3", "--format", "json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report =
+      bench_report({"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8",
+                    "--output-tokens", "4", "--repeat", "3"});
   EXPECT_GT(value_of(report, "decode_read_limit_ratio"), 0.0);
   EXPECT_GT(value_of(report, "prefill_flops_limit_ratio"), 0.0);
   const auto count = [&report](const char* metric) {
@@ -262,9 +239,7 @@ TEST(Run, MeasuresItselfAgainstTheMachine) {
 }
 
 TEST(Run, WithoutLimitsSaysThatTheyAreMissing) {
-  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({}));
   for (const char* metric : {"prefill_roofline_ratio", "decode_read_limit_ratio"}) {
     EXPECT_TRUE(report.at("metrics").at(metric).at("value").is_null());
     EXPECT_THAT(report.at("metrics").at(metric).at("reason").get<std::string>(),
@@ -274,9 +249,7 @@ TEST(Run, WithoutLimitsSaysThatTheyAreMissing) {
 }
 
 TEST(Run, EverySampleCarriesTheStateOfTheCores) {
-  const ProcessResult result = run_moe_bench(quick_run({"--format", "json"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({}));
   const Json& rows = report.at("tables").at("core_states").at("rows");
   ASSERT_EQ(rows.size(), 8U);  // four points, prefill and decode step
   for (const Json& row : rows) {
@@ -291,9 +264,7 @@ TEST(Run, EverySampleCarriesTheStateOfTheCores) {
 }
 
 TEST(Run, AForcedLevelStays) {
-  const ProcessResult result = run_moe_bench(quick_run({"--format", "json", "--isa", "scalar"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({"--isa", "scalar"}));
   EXPECT_EQ(report.at("settings").at("isa"), "scalar");
   EXPECT_EQ(report.at("settings").at("isa_reason"), "scalar as requested");
   EXPECT_FALSE(report.at("tables").contains("kernel_choice"));
@@ -302,10 +273,7 @@ TEST(Run, AForcedLevelStays) {
 TEST(Run, DumpsARoutingTraceThatAgreesWithItsCounts) {
   const TempDir dir;
   const std::string file = (dir / "trace.safetensors").string();
-  const ProcessResult result =
-      run_moe_bench(quick_run({"--dump-routing", file, "--format", "json"}));
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report(quick_run({"--dump-routing", file}));
   const routing::Trace trace = routing::read_trace(file);
   EXPECT_EQ(trace.info.model, "qwen3moe-a");
   const auto prefill = trace.expert_counts(routing::Phase::kPrefill);
@@ -332,7 +300,7 @@ TEST(Run, InterruptedLeavesAPartialValidReport) {
                     options);
   EXPECT_EQ(result.signal, 0);
   EXPECT_EQ(result.exit_code, 5) << result.err;
-  const Json report = parse_report(read_file(file));
+  const Json report = checked_report(read_file(file));
   EXPECT_TRUE(report.at("validity").at("valid").get<bool>());
   EXPECT_TRUE(report.at("validity").at("partial").get<bool>());
   EXPECT_EQ(report.at("run").at("exit_code"), 5);
@@ -360,16 +328,14 @@ TEST(Run, RequiredChecksThatWereNotMeasuredCloseTheGate) {
   const ProcessResult result =
       run_moe_bench(quick_run({"--require", "spec.speedup", "--format", "json"}));
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(parse_report(result.out).at("run").at("exit_code"), 1);
+  (void)checked_report(result);
   EXPECT_THAT(result.err, HasSubstr("spec.speedup"));
 }
 
 TEST(Run, StopsWhenTheIntervalIsNarrowOrTheTimeIsUp) {
-  const ProcessResult result = run_moe_bench(
-      {"run", checkpoint("qwen3moe-a"), "--batch", "1", "--prompt-tokens", "8", "--output-tokens",
-       "4", "--until-ci", "0.0001%", "--max-time", "100ms", "--no-limits", "--format", "json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result.out);
+  const Json report = bench_report({"run", checkpoint("qwen3moe-a"), "--batch", "1",
+                                    "--prompt-tokens", "8", "--output-tokens", "4", "--until-ci",
+                                    "0.0001%", "--max-time", "100ms", "--no-limits"});
   EXPECT_TRUE(has_finding(report, "run.not_converged"));
   EXPECT_THAT(report.at("tables").at("notes").at("rows").at(0).at(5).get<std::string>(),
               HasSubstr("time budget"));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/json/read.hpp"
 #include "lib/scripted_server/script.hpp"
 #include "lib/scripted_server/server_thread.hpp"
 #include "tests/support/temp_dir.hpp"

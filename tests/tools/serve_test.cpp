@@ -12,15 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "lib/scripted_server/server_thread.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using scripted_server::ServerThread;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -36,12 +34,6 @@ scripted_server::Script steady() {
       R"({"replies": [{"timing": {"first_token_s": 0.01, "token_interval_s": 0.002}}]})");
 }
 
-Json parse_report(const ProcessResult& result) {
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  return document;
-}
-
 // A busy machine may make the client late; that has its own tests.
 ProcessResult serve(const std::string& url, const std::vector<std::string>& more,
                     const ProcessOptions& options = {}) {
@@ -52,24 +44,6 @@ ProcessResult serve(const std::string& url, const std::vector<std::string>& more
   return run_moe_bench(args, options);
 }
 
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
-
-bool has_finding(const Json& report, const std::string& code) {
-  for (const Json& finding : report.at("findings")) {
-    if (finding.at("code") == code) return true;
-  }
-  return false;
-}
-
-std::string acceptance_of(const Json& report, const std::string& id) {
-  for (const Json& item : report.at("acceptance").at("items")) {
-    if (item.at("id") == id) return item.at("result").get<std::string>();
-  }
-  return "no such item";
-}
-
 TEST(Serve, MeasuresASweepOfClients) {
   ServerThread server(steady());
   TempDir dir;
@@ -78,7 +52,7 @@ TEST(Serve, MeasuresASweepOfClients) {
       serve(server.url(), {"--concurrency", "1,2,4", "--requests", "20", "--configured", "4",
                            "--requests-jsonl", lines});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_EQ(report.at("subject").at("kind"), "server");
   EXPECT_EQ(report.at("tables").at("loads").at("rows").size(), 3U);
   EXPECT_EQ(value_of(report, "requests_succeeded_count.c4"), 20.0);
@@ -101,17 +75,18 @@ TEST(Serve, OpenLoopsTracesAndCurvesRun) {
   TempDir dir;
   const std::string trace = (dir / "trace.csv").string();
   std::ofstream(trace) << "arrival_s,input_tokens,output_tokens\n0,5,4\n0.05,6,3\n0.1,7,2\n";
-  EXPECT_EQ(value_of(parse_report(serve(server.url(), {"--rate", "200", "--requests", "30"})),
+  EXPECT_EQ(value_of(checked_report(serve(server.url(), {"--rate", "200", "--requests", "30"})),
                      "requests_succeeded_count"),
             30.0);
-  const Json replay = parse_report(serve(server.url(), {"--trace", trace}));
+  const Json replay = checked_report(serve(server.url(), {"--trace", trace}));
   EXPECT_EQ(value_of(replay, "requests_succeeded_count"), 3.0);
   EXPECT_EQ(value_of(replay, "output_tokens_count"), 9.0);
   EXPECT_EQ(value_of(replay, "input_tokens_count"), 18.0);
   for (const std::vector<std::string>& curve :
        {std::vector<std::string>{"--ramp", "20:100", "--duration", "0.5s"},
         std::vector<std::string>{"--rate-series", "0:50,0.3:100,0.5:10"}}) {
-    EXPECT_GT(value_of(parse_report(serve(server.url(), curve)), "requests_succeeded_count"), 5.0);
+    EXPECT_GT(value_of(checked_report(serve(server.url(), curve)), "requests_succeeded_count"),
+              5.0);
   }
 }
 
@@ -120,7 +95,7 @@ TEST(Serve, StressOfATraceIsJudged) {
   TempDir dir;
   const std::string trace = (dir / "trace.csv").string();
   std::ofstream(trace) << "arrival_s,input_tokens,output_tokens\n0,5,2\n0.002,6,2\n0.004,7,2\n";
-  const Json report = parse_report(serve(server.url(), {"--trace", trace, "--stress"}));
+  const Json report = checked_report(serve(server.url(), {"--trace", trace, "--stress"}));
   EXPECT_GE(value_of(report, "load_over_trace_peak_ratio"), 1.5);
   EXPECT_EQ(value_of(report, "requests_count"), 500.0);
   EXPECT_EQ(acceptance_of(report, "stress.p99"), "pass");
@@ -133,7 +108,7 @@ TEST(Serve, SearchesTheKnee) {
   const ProcessResult result =
       serve(server.url(), {"--concurrency", "1", "--knee", "--slo-ttft", "20ms", "--slo-share",
                            "0.8", "--requests", "20"});
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_TRUE(report.at("metrics").contains("knee_load")) << result.err;
   EXPECT_GE(report.at("tables").at("loads").at("rows").size(), 2U);
 }
@@ -146,7 +121,7 @@ TEST(Serve, FailuresAreNamedAndKeptOutOfTheFigures) {
   const ProcessResult result =
       serve(server.url(), {"--requests", "40", "--concurrency", "2", "--warmup", "0"});
   EXPECT_EQ(result.exit_code, 0);
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_TRUE(has_finding(report, "serve.failures"));
   EXPECT_EQ(report.at("tables").at("failures").at("rows").at(0).at(1), "error_event");
   EXPECT_EQ(value_of(report, "requests_count"), 40.0);
@@ -161,7 +136,7 @@ TEST(Serve, NothingSucceedsIsNoResult) {
                        "fault": {"kind": "clean_cut", "after_tokens": 2}}]})"));
   const ProcessResult result = serve(server.url(), {"--requests", "5", "--warmup", "0"});
   EXPECT_EQ(result.exit_code, 7) << result.err;
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_TRUE(report.at("metrics").at("ttft_s").at("value").is_null());
   EXPECT_FALSE(report.at("validity").at("valid").get<bool>());
 }
@@ -173,7 +148,7 @@ TEST(Serve, ADyingServerLeavesAPartialReport) {
   const ProcessResult result =
       serve(server.url(), {"--requests", "100000", "--concurrency", "4", "--warmup", "0"});
   EXPECT_EQ(result.exit_code, 5) << result.err;
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_TRUE(report.at("validity").at("partial").get<bool>());
   EXPECT_TRUE(has_finding(report, "server.gone"));
   EXPECT_GT(value_of(report, "requests_succeeded_count"), 10.0);
@@ -186,7 +161,7 @@ TEST(Serve, CtrlCLeavesAPartialReport) {
   const ProcessResult result =
       serve(server.url(), {"--duration", "600s", "--concurrency", "2"}, options);
   EXPECT_EQ(result.exit_code, 5) << result.err;
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_TRUE(report.at("validity").at("partial").get<bool>());
   EXPECT_GT(value_of(report, "requests_succeeded_count"), 0.0);
 }
@@ -257,7 +232,7 @@ TEST(Compare, PutsTheSameLoadOnSeveralServers) {
                      "--requests", "15", "--rounds", "2", "--output-tokens", "4", "--prompt-tokens",
                      "6", "--format", "json", "--quiet", "--accept-client-bound"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json report = parse_report(result);
+  const Json report = checked_report(result);
   EXPECT_EQ(report.at("tables").at("servers").at("rows").size(), 2U);
   EXPECT_EQ(value_of(report, "requests_succeeded_count.fast"), 30.0);
   EXPECT_EQ(value_of(report, "requests_succeeded_count.slow"), 30.0);

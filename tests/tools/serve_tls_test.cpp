@@ -17,15 +17,13 @@
 #include <unistd.h>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "lib/scripted_server/server_thread.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using scripted_server::ServerThread;
 using ::testing::HasSubstr;
 
@@ -127,8 +125,7 @@ TEST_F(ServeTls, AnUnknownCertificateIsRefusedAndAKnownOneAccepted) {
   expect_refusal(serve_few(url, {}), "self-signed");
   const ProcessResult known = serve_few(url, {"--ca-file", certificate()});
   ASSERT_EQ(known.exit_code, 0) << known.err;
-  const Json report = json::parse(known.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(report)), "");
+  const Json report = checked_report(known);
   EXPECT_EQ(report.at("metrics").at("requests_succeeded_count").at("value"), 6.0);
   EXPECT_EQ(report.at("metrics").at("output_tokens_count").at("value"), 48.0);
   EXPECT_GE(report.at("metrics").at("ttft_s").at("distribution").at("min").get<double>(), 0.01);

@@ -9,14 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
 #include "tests/support/temp_dir.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
 
 std::string data(const std::string& name) {
@@ -28,26 +26,6 @@ const std::string kLongPrefill = data("sglang_dsv3/prefill_in4096.json");
 const std::string kDecode = data("sglang_dsv3/decode_in1000out1000.json");
 const std::string kLaw = data("esft/law_topk.npy");
 const std::string kIntent = data("esft/intent_topk.npy");
-
-Json report_of(std::vector<std::string> args, int exit_code = 0) {
-  args.insert(args.end(), {"--format", "json"});
-  const ProcessResult result = run_moe_skew(args);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  return document;
-}
-
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
-
-std::string result_of(const Json& report, const std::string& item) {
-  for (const Json& entry : report.at("acceptance").at("items")) {
-    if (entry.at("id") == item) return entry.at("result").get<std::string>();
-  }
-  return "no such item";
-}
 
 // Cell of the row whose first columns are these.
 Json cell(const Json& report, const std::string& table, const std::vector<std::string>& keys,
@@ -64,25 +42,21 @@ Json cell(const Json& report, const std::string& table, const std::vector<std::s
 }
 
 void expect_one_line(const std::vector<std::string>& args, int exit_code, const std::string& text) {
-  const ProcessResult result = run_moe_skew(args);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(count_lines(result.err), 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(text));
-  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(error_line(run_moe_skew(args), exit_code), HasSubstr(text));
 }
 
 TEST(SkewPlan, WritesAPlanThatReplayJudges) {
   const TempDir dir;
   for (const char* name : {"plan.json", "plan.yaml", "plan.csv"}) {
     const std::string file = (dir / name).string();
-    const Json report = report_of({"plan", kPrefill, "--gpus", "32", "--slots", "288", "--top-k",
-                                   "8", "--judge", kDecode, "--out", file});
+    const Json report = skew_report({"plan", kPrefill, "--gpus", "32", "--slots", "288", "--top-k",
+                                     "8", "--judge", kDecode, "--out", file});
     EXPECT_GT(value_of(report, "fitted_gpu_balancedness_ratio"), 0.993);
     EXPECT_LT(value_of(report, "placement_gpu_balancedness_ratio"), 0.85);
     EXPECT_EQ(value_of(report, "placement_colocated_replicas_count"), 0.0);
-    EXPECT_EQ(result_of(report, "skew.expert_load"), "fail");
+    EXPECT_EQ(acceptance_of(report, "skew.expert_load"), "fail");
     const Json replayed =
-        report_of({"replay", kPrefill, kDecode, "--plan", "p=" + file, "--gpus", "32"});
+        skew_report({"replay", kPrefill, kDecode, "--plan", "p=" + file, "--gpus", "32"});
     EXPECT_NEAR(cell(replayed, "replay", {"p", "prefill_in1024"}, "mean").get<double>(),
                 value_of(report, "fitted_gpu_balancedness_ratio"), 1e-9);
     EXPECT_NEAR(cell(replayed, "replay", {"p", "decode_in1000out1000"}, "mean").get<double>(),
@@ -91,42 +65,42 @@ TEST(SkewPlan, WritesAPlanThatReplayJudges) {
 }
 
 TEST(SkewPlan, OnePlanForThreePhases) {
-  const Json report = report_of(
+  const Json report = skew_report(
       {"plan", kPrefill, kLongPrefill, kDecode, "--gpus", "32", "--slots", "288", "--top-k", "8"});
   EXPECT_GE(value_of(report, "fitted_gpu_balancedness_ratio"), 0.97);
   // Nothing was held back, so nothing is proved about other traffic.
   EXPECT_TRUE(report.at("metrics").at("placement_gpu_balancedness_ratio").at("value").is_null());
-  EXPECT_EQ(result_of(report, "skew.expert_load"), "not_measured");
+  EXPECT_EQ(acceptance_of(report, "skew.expert_load"), "not_measured");
 }
 
 TEST(SkewPlan, EplbReachesTheFiguresOnRecord) {
   const Json flat =
-      report_of({"plan", kPrefill, "--policy", "eplb", "--gpus", "32", "--slots", "288"});
+      skew_report({"plan", kPrefill, "--policy", "eplb", "--gpus", "32", "--slots", "288"});
   EXPECT_NEAR(value_of(flat, "fitted_gpu_balancedness_ratio"), 0.993, 5e-4);
   EXPECT_GT(value_of(flat, "placement_colocated_replicas_count"), 0.0);
-  const Json grouped = report_of({"plan", kPrefill, "--policy", "eplb", "--gpus", "32", "--slots",
-                                  "288", "--nodes", "4", "--groups", "8"});
+  const Json grouped = skew_report({"plan", kPrefill, "--policy", "eplb", "--gpus", "32", "--slots",
+                                    "288", "--nodes", "4", "--groups", "8"});
   EXPECT_NEAR(value_of(grouped, "fitted_gpu_balancedness_ratio"), 0.869, 5e-4);
 }
 
 TEST(SkewPlan, MovesNoMoreThanAsked) {
   const TempDir dir;
   const std::string from = (dir / "from.csv").string();
-  (void)report_of({"plan", kPrefill, "--gpus", "32", "--slots", "288", "--out", from});
-  const Json report = report_of({"plan", kLongPrefill, "--gpus", "32", "--slots", "288", "--from",
-                                 from, "--max-moved", "20%", "--expert-bytes", "44MB", "--out",
-                                 (dir / "to.csv").string()});
+  (void)skew_report({"plan", kPrefill, "--gpus", "32", "--slots", "288", "--out", from});
+  const Json report = skew_report({"plan", kLongPrefill, "--gpus", "32", "--slots", "288", "--from",
+                                   from, "--max-moved", "20%", "--expert-bytes", "44MB", "--out",
+                                   (dir / "to.csv").string()});
   EXPECT_LE(value_of(report, "placement_moved_slots_ratio"), 0.2);
   EXPECT_GE(value_of(report, "fitted_gpu_balancedness_ratio"), 0.97);
-  const Json diff = report_of({"diff-plan", from, (dir / "to.csv").string(), "--expert-bytes",
-                               "44MB", "--link-bytes-per-s", "25e9"});
+  const Json diff = skew_report({"diff-plan", from, (dir / "to.csv").string(), "--expert-bytes",
+                                 "44MB", "--link-bytes-per-s", "25e9"});
   EXPECT_EQ(value_of(diff, "placement_moved_slots_count"),
             value_of(report, "placement_moved_slots_count"));
   EXPECT_GT(value_of(diff, "migration_s"), 0.0);
 }
 
 TEST(SkewPlan, AffinityStaysAboveItsBound) {
-  const Json report = report_of(
+  const Json report = skew_report(
       {"plan", kLaw, "--experts", "64", "--policy", "affinity", "--gpus", "8", "--nodes", "2"});
   const double reached = value_of(report, "transition_cross_gpu_ratio");
   EXPECT_LT(reached, cell(report, "transitions", {"linear"}, "cross_gpu").get<double>());
@@ -138,14 +112,15 @@ TEST(SkewPlan, RefusesInOneLine) {
   expect_one_line({"plan", kPrefill}, 2, "--gpus");
   expect_one_line({"plan", kPrefill, "--gpus", "32", "--slots", "200"}, 2, "256 experts");
   expect_one_line({"plan", kPrefill, "--gpus", "3", "--policy", "eplb"}, 2, "258");
+  expect_one_line({"plan", kPrefill, "--gpus", "2", "--gpu-speeds", "1,inf"}, 2, "--gpu-speeds");
   expect_one_line({"plan", kPrefill, "--gpus", "32", "--max-moved", "10%"}, 2, "--from");
   expect_one_line({"plan", kPrefill, "--gpus", "32", "--policy", "affinity"}, 3, "counts alone");
   expect_one_line({"plan", kPrefill, kLaw, "--experts", "64", "--gpus", "8"}, 3, "law_topk");
 }
 
 TEST(SkewReplay, ShowsHowFarEachPlanCarries) {
-  const Json report = report_of({"replay", kPrefill, kLongPrefill, kDecode, "--fit", "--gpus", "32",
-                                 "--slots", "288", "--top-k", "8"});
+  const Json report = skew_report({"replay", kPrefill, kLongPrefill, kDecode, "--fit", "--gpus",
+                                   "32", "--slots", "288", "--top-k", "8"});
   const Json& rows = report.at("tables").at("matrix").at("rows");
   EXPECT_EQ(rows.size(), 1U + 3U + 1U + 3U);  // linear, one each, all, all but one
   const auto mean = [&](const char* plan, const char* trace) {
@@ -167,9 +142,9 @@ TEST(SkewReplay, ShowsHowFarEachPlanCarries) {
 TEST(SkewReplay, DecodeGetsCheaperWithSkewAndPrefillDearer) {
   const auto step_s = [&](const char* tokens, const char* plan) {
     const Json report =
-        report_of({"replay", kDecode, "--fit", "--gpus", "32", "--slots", "256", "--top-k", "8",
-                   "--tokens-per-step", tokens, "--gpu", "h100_sxm", "--quant", "fp8_block",
-                   "--hidden-size", "7168", "--moe-intermediate-size", "2048"});
+        skew_report({"replay", kDecode, "--fit", "--gpus", "32", "--slots", "256", "--top-k", "8",
+                     "--tokens-per-step", tokens, "--gpu", "h100_sxm", "--quant", "fp8_block",
+                     "--hidden-size", "7168", "--moe-intermediate-size", "2048"});
     EXPECT_FALSE(cell(report, "replay", {plan, "decode_in1000out1000"}, "step_s_p99").is_null());
     return cell(report, "replay", {plan, "decode_in1000out1000"}, "step_s_p50").get<double>();
   };
@@ -189,8 +164,8 @@ TEST(SkewReplay, NeedsAPlan) {
 }
 
 TEST(SkewRoute, NoPolicyBeatsTheBound) {
-  const Json report =
-      report_of({"route", kLaw, "--experts", "64", "--gpus", "8", "--slots", "72", "--nodes", "2"});
+  const Json report = skew_report(
+      {"route", kLaw, "--experts", "64", "--gpus", "8", "--slots", "72", "--nodes", "2"});
   const double bound = value_of(report, "route_balancedness_bound_ratio");
   for (const char* policy : {"even", "hash", "least_loaded", "local_first", "two_level"}) {
     const double reached = value_of(report, std::string("route_balancedness_") + policy + "_ratio");
@@ -205,8 +180,8 @@ TEST(SkewRoute, NoPolicyBeatsTheBound) {
 TEST(SkewCapacity, ReproducesTheControlSeries) {
   const Json expected =
       json::parse_file(data("expected_metrics.json")).at("capacity_control_law_intent_summary");
-  const Json report = report_of({"capacity", kLaw, kIntent, data("esft/summary_topk.npy"),
-                                 "--experts", "64", "--target-drop", "6%"});
+  const Json report = skew_report({"capacity", kLaw, kIntent, data("esft/summary_topk.npy"),
+                                   "--experts", "64", "--target-drop", "6%"});
   std::size_t i = 0;
   for (const Json& row : report.at("tables").at("factor_series").at("rows")) {
     if (row.at(0) != "bounded") continue;
@@ -218,7 +193,7 @@ TEST(SkewCapacity, ReproducesTheControlSeries) {
   EXPECT_EQ(cell(report, "laws", {"literal_count"}, "end_factor").get<double>(), 1.0);
   EXPECT_THAT(report.at("findings").dump(), HasSubstr("capacity.at_bound"));
   // Windows of tokens are not windows of 500 ms: no evidence.
-  EXPECT_EQ(result_of(report, "capacity.adaptive"), "not_measured");
+  EXPECT_EQ(acceptance_of(report, "capacity.adaptive"), "not_measured");
 }
 
 TEST(SkewCapacity, IsJudgedOnWindowsOfTime) {
@@ -229,11 +204,11 @@ TEST(SkewCapacity, IsJudgedOnWindowsOfTime) {
                            "--dump-routing", trace, "-q", "--format", "none"})
                 .exit_code,
             0);
-  const Json report = report_of({"capacity", trace, "--window", "500ms"});
+  const Json report = skew_report({"capacity", trace, "--window", "500ms"});
   EXPECT_EQ(value_of(report, "capacity_window_s"), 0.5);
-  EXPECT_NE(result_of(report, "capacity.adaptive"), "not_measured");
-  EXPECT_EQ(result_of(report_of({"capacity", trace, "--window", "500ms", "--dropless"}),
-                      "capacity.adaptive"),
+  EXPECT_NE(acceptance_of(report, "capacity.adaptive"), "not_measured");
+  EXPECT_EQ(acceptance_of(skew_report({"capacity", trace, "--window", "500ms", "--dropless"}),
+                          "capacity.adaptive"),
             "not_applicable");
 }
 
@@ -248,22 +223,22 @@ TEST(SkewCache, HitsAsOftenAsTheReference) {
                             .at("law")
                             .at("cache_per_layer")
                             .at("16");
-  const Json report = report_of({"cache", kLaw, "--experts", "64", "--slots", "16", "--train",
-                                 kIntent, "--expert-bytes", "17MB", "--layer-time", "100us"});
+  const Json report = skew_report({"cache", kLaw, "--experts", "64", "--slots", "16", "--train",
+                                   kIntent, "--expert-bytes", "17MB", "--layer-time", "100us"});
   for (const char* policy : {"lru", "lfu", "belady"}) {
     const double hits = expected.at(policy).at("hits").get<double>();
     EXPECT_NEAR(cell(report, "demand", {policy}, "hit_ratio").get<double>(),
                 hits / expected.at(policy).at("accesses").get<double>(), 1e-12);
   }
   EXPECT_GT(value_of(report, "cold_miss_ratio"), value_of(report, "cold_miss_bound_ratio"));
-  EXPECT_EQ(result_of(report, "tiering.cold_miss"), "fail");
+  EXPECT_EQ(acceptance_of(report, "tiering.cold_miss"), "fail");
   EXPECT_LT(cell(report, "timed", {"cooccurrence"}, "miss_ratio").get<double>(),
             cell(report, "timed", {"none"}, "miss_ratio").get<double>());
 }
 
 TEST(SkewCache, EverythingResidentIsNoTiering) {
-  const Json report = report_of({"cache", kLaw, "--experts", "64", "--slots", "64"});
-  EXPECT_EQ(result_of(report, "tiering.cold_miss"), "not_applicable");
+  const Json report = skew_report({"cache", kLaw, "--experts", "64", "--slots", "64"});
+  EXPECT_EQ(acceptance_of(report, "tiering.cold_miss"), "not_applicable");
   expect_one_line({"cache", kLaw, "--experts", "64", "--slots", "65"}, 2, "64 experts");
   expect_one_line({"cache", kPrefill}, 3, "counts alone");
 }
@@ -272,32 +247,32 @@ TEST(SkewAlarms, RingsOnAssumedTimeAndScoresLabels) {
   const TempDir dir;
   write_file(dir / "labels.csv", "begin_s,end_s\n0,200\n");
   write_file(dir / "series.csv", "time_s,comm_share\n0,0.2\n300,0.2\n400,0.9\n500,0.9\n");
-  const Json report = report_of({"alarms",
-                                 kLaw,
-                                 "--experts",
-                                 "64",
-                                 "--gpus",
-                                 "8",
-                                 "--window",
-                                 "64tokens",
-                                 "--assumed-window-s",
-                                 "20",
-                                 "--rule",
-                                 "balancedness_mean < 0.95 over 1min",
-                                 "--rule",
-                                 "comm_share > 0.35 over 5min",
-                                 "--labels",
-                                 (dir / "labels.csv").string(),
-                                 "--series",
-                                 (dir / "series.csv").string(),
-                                 "--prometheus",
-                                 (dir / "rules.yaml").string()});
+  const Json report = skew_report({"alarms",
+                                   kLaw,
+                                   "--experts",
+                                   "64",
+                                   "--gpus",
+                                   "8",
+                                   "--window",
+                                   "64tokens",
+                                   "--assumed-window-s",
+                                   "20",
+                                   "--rule",
+                                   "balancedness_mean < 0.95 over 1min",
+                                   "--rule",
+                                   "comm_share > 0.35 over 5min",
+                                   "--labels",
+                                   (dir / "labels.csv").string(),
+                                   "--series",
+                                   (dir / "series.csv").string(),
+                                   "--prometheus",
+                                   (dir / "rules.yaml").string()});
   const Json first = report.at("tables").at("rules").at("rows").at(0);
   EXPECT_GE(first.at(2).get<int>(), 1);
   EXPECT_EQ(first.at(3).get<double>(), 60.0);  // the first whole minute
   EXPECT_EQ(report.at("tables").at("rules").at("rows").at(1).at(2).get<int>(), 1);
   EXPECT_THAT(read_file(dir / "rules.yaml"), HasSubstr("vllm:eplb_balancedness_avg"));
-  EXPECT_NE(result_of(report, "alarm.gpu_load"), "not_measured");
+  EXPECT_NE(acceptance_of(report, "alarm.gpu_load"), "not_measured");
 }
 
 TEST(SkewAlarms, SaysThatThereIsNoTime) {
@@ -314,7 +289,7 @@ TEST(SkewDiffPlan, ComparesEqualShapesOnly) {
   write_file(dir / "b.csv", "layer,gpu,slot,expert\n0,0,0,1\n0,1,1,0\n");
   write_file(dir / "c.csv", "layer,gpu,slot,expert\n0,0,0,1\n0,0,1,0\n");
   const std::string a = (dir / "a.csv").string();
-  const Json report = report_of({"diff-plan", a, (dir / "b.csv").string()});
+  const Json report = skew_report({"diff-plan", a, (dir / "b.csv").string()});
   EXPECT_EQ(value_of(report, "placement_moved_slots_ratio"), 1.0);
   expect_one_line({"diff-plan", a, (dir / "c.csv").string()}, 3, "one shape");
   expect_one_line({"diff-plan", a, "/nowhere.csv"}, 3, "/nowhere.csv");

@@ -8,28 +8,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "lib/json/read.hpp"
-#include "lib/report/json_io.hpp"
-#include "tests/tools/process.hpp"
+#include "tests/tools/tool_report.hpp"
 
 namespace moe::test {
 namespace {
 
-using json::Json;
 using ::testing::HasSubstr;
-
-Json report_of(std::vector<std::string> args) {
-  args.insert(args.end(), {"--format", "json", "--quiet"});
-  const ProcessResult result = run_moe_bench(args);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  Json document = json::parse(result.out, "stdout");
-  EXPECT_EQ(json::describe(report::check_report(document)), "");
-  return document;
-}
-
-double value_of(const Json& report, const std::string& metric) {
-  return report.at("metrics").at(metric).at("value").get<double>();
-}
 
 std::vector<std::string> eval_of_trained(const std::string& quantize) {
   return {"eval",
@@ -47,10 +31,10 @@ std::vector<std::string> eval_of_trained(const std::string& quantize) {
 // Eight bits cost the trained model next to nothing, four bits little; both are compared with the
 // weights as stored in the same report.
 TEST(Quantize, PerplexityStandsBesideThatOfTheStoredWeights) {
-  const Json eight = report_of(eval_of_trained("int8"));
+  const Json eight = bench_report(eval_of_trained("int8"));
   EXPECT_NEAR(value_of(eight, "perplexity_ratio"), 1.0, 0.005);
   EXPECT_LT(value_of(eight, "quantization_relative_error"), 0.01);
-  const Json four = report_of(eval_of_trained("int4"));
+  const Json four = bench_report(eval_of_trained("int4"));
   EXPECT_NEAR(value_of(four, "perplexity_ratio"), 1.0, 0.05);
   EXPECT_NE(value_of(four, "perplexity"), value_of(four, "perplexity_as_stored"));
   EXPECT_GT(value_of(four, "quantization_relative_error"),
@@ -87,7 +71,7 @@ std::vector<std::string> quick_run(const std::vector<std::string>& more) {
 
 TEST(Compare, RatiosOfBothComparisonsAreMeasured) {
   const Json report =
-      report_of(quick_run({"--quantize", "int8", "--compare-stored", "--moe-path", "both"}));
+      bench_report(quick_run({"--quantize", "int8", "--compare-stored", "--moe-path", "both"}));
   EXPECT_GT(value_of(report, "fused_moe_speedup_ratio"), 0.0);
   EXPECT_GT(value_of(report, "quant_speedup_ratio"), 0.0);
   EXPECT_EQ(value_of(report, "model_experts_count"), 8.0);
