@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lib/base/check.hpp"
 #include "lib/model/unicode_text.hpp"
 
 namespace moe::model::tokenizer_detail {
@@ -94,8 +95,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, std::string where)
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const AddedToken& token = tokens_[i];
     const std::string& text = token.normalized ? token.normalized_content : token.content;
-    // A normalizer may leave nothing of a token; nothing is found nowhere.
-    if (text.empty()) continue;
+    MOE_CHECK(!text.empty());
     (token.normalized ? normalized_ : raw_).add(text, static_cast<std::int32_t>(i));
   }
 }

@@ -57,7 +57,7 @@ class AddedTokenReader {
       // The reference library passes over tokens without text.
       if (token.content.empty()) continue;
       settle_id(token, fields.where());
-      normalize(token);
+      normalize(token, fields.where());
       const auto [it, is_new] = position_.emplace(token.content, tokens.size());
       if (is_new) {
         tokens.push_back(std::move(token));
@@ -89,10 +89,16 @@ class AddedTokenReader {
     }
   }
 
-  void normalize(AddedToken& token) {
+  void normalize(AddedToken& token, const std::string& where) {
     NormalizedText text{token.content, 0, max_growth(token.content.size())};
     MatchScratch scratch(token.content.size());
     if (token.normalized && data_.normalizer) data_.normalizer->apply(text, scratch);
+    // The reference library then finds the token between any two characters.
+    if (text.text.empty()) {
+      refuse(where, fmt::format("the normalizer leaves nothing of added token {}; it needs "
+                                "\"normalized\": false",
+                                quote(token.content)));
+    }
     token.normalized_content = std::move(text.text);
   }
 

@@ -139,6 +139,19 @@ TEST(TokenizerRefusal, OfAddedTokensThatContradictTheVocabulary) {
             std::string::npos);
 }
 
+TEST(TokenizerRefusal, OfAddedTokensOfWhichTheNormalizerLeavesNothing) {
+  const auto tokenizer = [](const std::string& normalized) {
+    return with(R"("normalizer": {"type": "Strip", "strip_left": true, "strip_right": true},
+                   "added_tokens": [{"id": 2, "content": "\n\n", "normalized": )" +
+                normalized + "}]");
+  };
+  EXPECT_EQ(
+      message_of(tokenizer("true")),
+      "t.json: added_tokens[0]: the normalizer leaves nothing of added token \"\\x0a\\x0a\"; it "
+      "needs \"normalized\": false");
+  EXPECT_EQ(message_of(tokenizer("false")), "accepted");
+}
+
 TEST(TokenizerRefusal, OfAnUnknownVersion) {
   EXPECT_NE(message_of(with(R"("version": "2.0")")).find("\"2.0\" is not known"),
             std::string::npos);
