@@ -11,7 +11,6 @@
 namespace moe::topology {
 namespace {
 
-
 std::string ranks(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) {
