@@ -37,13 +37,13 @@ constexpr std::uint32_t kTileRoundsPerCall = 100;
 #define MOE_PAIR_SUM(register, sum) \
   "vpmaddwd %%" register "12, %%" register "13, %%" register "14\n\t"                       \
   "vpaddd %%" register "14, %%" register sum ", %%" register sum "\n\t"
-#define MOE_TWELVE_PAIR_SUMS(register)                                                         \
-  MOE_PAIR_SUM(register, "0")                                                                  \
-  MOE_PAIR_SUM(register, "1")                                                                  \
-  MOE_PAIR_SUM(register, "2") MOE_PAIR_SUM(register, "3") MOE_PAIR_SUM(register, "4")          \
-      MOE_PAIR_SUM(register, "5") MOE_PAIR_SUM(register, "6") MOE_PAIR_SUM(register, "7")      \
-          MOE_PAIR_SUM(register, "8") MOE_PAIR_SUM(register, "9") MOE_PAIR_SUM(register, "10") \
-              MOE_PAIR_SUM(register, "11")
+#define MOE_FOUR_PAIR_SUMS(register, a, b, c, d) \
+  MOE_PAIR_SUM(register, a)                      \
+  MOE_PAIR_SUM(register, b) MOE_PAIR_SUM(register, c) MOE_PAIR_SUM(register, d)
+#define MOE_TWELVE_PAIR_SUMS(register)             \
+  MOE_FOUR_PAIR_SUMS(register, "0", "1", "2", "3") \
+  MOE_FOUR_PAIR_SUMS(register, "4", "5", "6", "7") \
+  MOE_FOUR_PAIR_SUMS(register, "8", "9", "10", "11")
 
 // vzeroall clears the whole of registers 0 to 15 and leaves no upper halves in use behind.
 #define MOE_VECTOR_LOOP(function, body)                                                         \
