@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs all tests.
 #
-#   scripts/test.sh              release build, every test, and the README's run
-#   scripts/test.sh --sanitize   in addition the tests of input readers, kernels and engine with
-#                                AddressSanitizer + UBSan, and those of what has threads with
-#                                ThreadSanitizer: what continuous integration runs
+#   scripts/test.sh              release build, its tests, and the README's run
+#   scripts/test.sh --sanitize   in addition the fuzzers' corpora, the tests of input readers,
+#                                kernels and engine with AddressSanitizer + UBSan, and those of what
+#                                has threads with ThreadSanitizer: what continuous integration runs
 #   scripts/test.sh --full       in addition the benchmarks, every test with AddressSanitizer,
 #                                AVX-512 on an emulated processor, instruction counts, clang-tidy
 #                                over everything and 20 s of each fuzzer
@@ -40,11 +40,12 @@ step() {
   return "$status"
 }
 
+# One test more than there are processors: many wait for a timer or a peer.
 run_ctest() {
   local preset=$1
   shift
   setarch_for "$preset" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" "$@"
+    --parallel "$(($(nproc) + 1))" "$@"
 }
 
 # ThreadSanitizer of GCC 12 ends with "unexpected memory mapping" where the kernel randomises
@@ -90,9 +91,11 @@ thread_sanitizer() {
 }
 
 release() {
-  local benchmarks=OFF
+  local benchmarks=OFF replays=ON
   [ "$mode" = full ] && benchmarks=ON
-  configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS="$benchmarks" && build release
+  [ "$mode" = default ] && replays=OFF
+  configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS="$benchmarks" \
+    -DMOE_BUILD_FUZZ_REPLAYS="$replays" && build release
 }
 
 # The README's first command; one point of its sweep where the whole is not asked for.

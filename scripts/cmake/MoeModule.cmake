@@ -155,7 +155,7 @@ function(moe_add_fuzzer name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz-bin")
-  elseif(MOE_BUILD_TESTS)
+  elseif(MOE_BUILD_TESTS AND MOE_BUILD_FUZZ_REPLAYS)
     if(NOT TARGET moe_fuzz_replay)
       add_library(moe_fuzz_replay STATIC "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
       target_link_libraries(moe_fuzz_replay PRIVATE moe_build moe_warnings)
