@@ -17,6 +17,7 @@
 #include "lib/app/bench/subject.hpp"
 #include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"
+#include "lib/app/output.hpp"
 #include "lib/app/progress_terminal.hpp"
 #include "lib/app/report_session.hpp"
 #include "lib/base/clock.hpp"
@@ -155,6 +156,7 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   OutputOptions output = args.output;
   if (is_streaming) output.format = "none";
   ReportSession session(context, output);
+  if (!args.dump_logits.empty()) check_writable(args.dump_logits, "--dump-logits");
   const std::filesystem::path directory = find_checkpoint(args.checkpoint, args.scenarios);
   model::BoundModel model = model::bind_checkpoint(directory);
   const SteadyClock clock;
