@@ -67,6 +67,15 @@ TEST(Int8Activations, AreNeverChosenByThemselves) {
   EXPECT_TRUE(says_looser(rounded));
 }
 
+TEST(Int8Activations, AreNamedInTheReportOfAText) {
+  const auto generate = [](const std::string& activations) {
+    return bench_report({"generate", checkpoint("ct-w8a8"), "--prompt-ids", "5,6,7", "-n", "2",
+                         "--activations", activations});
+  };
+  EXPECT_FALSE(says_looser(generate("f32")));
+  EXPECT_TRUE(says_looser(generate("int8")));
+}
+
 TEST(Int8Activations, NeedIntegersInOrder) {
   const auto refusal = [](const std::string& name) {
     const ProcessResult result = run_moe_bench(

@@ -202,6 +202,7 @@ int run_generate(const GenerateArgs& args, const ToolContext& context) {
   }
   fill_report(args, directory, model, setup, prompt, result, session.report());
   report_quantization(model, quantized ? &*quantized : nullptr, session.report());
+  add_activation_finding(setup, session);
   const bool is_interrupted = result.stop == engine::StopReason::kInterrupted;
   if (is_interrupted) {
     session.report().validity.partial = true;
