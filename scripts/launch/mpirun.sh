@@ -36,8 +36,6 @@ command=("${MPIRUN:-mpirun}" -np "$ranks")
 [ -z "$hostfile" ] || command+=(--hostfile "$hostfile")
 # A rank's threads stay on the socket that its GPU and NIC hang on.
 command+=(--bind-to numa)
-# After a lost rank the others have this many seconds, not one, to write down what they have.
-command+=(--mca odls_base_sigkill_timeout 20)
 while IFS= read -r name; do
   command+=(-x "$name")
 done < <(compgen -e | grep -E '^(NCCL|UCX)_' || true)
