@@ -4,8 +4,9 @@
 // the unrounded ones, every other level against the scalar one bit by bit.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -125,7 +126,9 @@ std::vector<float> products(const KernelTable& table, const TestMatrix& matrix, 
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
 }
 
 void expect_the_bits_of_scalar(const KernelTable& table, const Int8Case& item,
