@@ -89,15 +89,20 @@ function(moe_add_tool name)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
-# moe_add_test(<name> [COMPUTES] SOURCES <file>... DEPS <target>... [LABELS <label>...])
+# moe_add_test(<name> [COMPUTES] SOURCES <file>... DEPS <target>... [LABELS <label>...]
+#              [ALONE <regex>])
 # One GoogleTest binary; MOE_SOURCE_DIR and MOE_BINARY_DIR are defined for test data and tools.
 # COMPUTES: the test itself works on much data and is optimised. What runs a tool (label cli) takes
-# longest and is begun first, so that ctest does not end with one processor idle.
+# longest and is begun first, so that ctest does not end with one processor idle. ALONE: tests of
+# such names run beside no other.
 function(moe_add_test name)
   if(NOT MOE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "ALONE" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_ALONE)
+    set(ARG_ALONE "^$")
+  endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -125,6 +130,9 @@ function(moe_add_test name)
   file(CONFIGURE OUTPUT "${labels_file}" @ONLY CONTENT
 "foreach(test IN LISTS ${name}_TESTS)
   set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\" COST ${cost})
+  if(test MATCHES \"${ARG_ALONE}\")
+    set_tests_properties(\"\${test}\" PROPERTIES RUN_SERIAL TRUE)
+  endif()
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")

@@ -62,9 +62,6 @@ chmod +x "$out/agent.sh" "$out/rank.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_plm_rsh_agent="$out/agent.sh" OMPI_MCA_btl=self,tcp OMPI_MCA_pml=ob1
-# After a lost rank each has this long, not one second, to write down what it has; a busy machine
-# needs it, and mpirun waits it out.
-export OMPI_MCA_odls_base_sigkill_timeout=3
 export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0
 ip netns exec "$prefix-1" unshare --uts sh -c 'hostname node1; exec "$@"' sh \
   timeout 100 mpirun --oversubscribe --bind-to none -np 4 \
