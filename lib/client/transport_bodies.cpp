@@ -1,4 +1,5 @@
-// Answers in chunks, which Transport reads itself once libcurl has read the head.
+// Answers that Transport reads itself: whole ones of its own requests, and the chunks behind a head
+// that libcurl has read.
 
 #include <algorithm>
 #include <cerrno>

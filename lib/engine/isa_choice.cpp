@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/format_names.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
 
@@ -20,21 +21,9 @@ constexpr std::int32_t kTimedTokens = 32;
 constexpr int kTimedRounds = 12;
 constexpr double kRoundS = 100e-6;
 
-const char* mode_name(ActivationFormat activations) {
-  switch (activations) {
-    case ActivationFormat::kF32:
-      return "f32";
-    case ActivationFormat::kBf16:
-      return "bf16";
-    case ActivationFormat::kInt8:
-      return "int8";
-  }
-  return "";
-}
-
 std::string case_name(const PeakCase& of) {
   return fmt::format("{} with {} activations", kernels::isa_name(of.isa),
-                     mode_name(of.activations));
+                     kernels::activation_format_name(of.activations));
 }
 
 Isa best_level(const IsaProbe& probe) {
@@ -109,7 +98,7 @@ std::vector<PeakCase> candidates(const IsaRequest& request, const std::vector<Is
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} activations: no level that may run here multiplies them with "
                             "these weights; use f32",
-                            mode_name(request.activations.front())));
+                            kernels::activation_format_name(request.activations.front())));
   }
   return cases;
 }

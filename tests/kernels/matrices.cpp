@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/numeric.hpp"
+#include "kernels/format_names.hpp"
 
 namespace moe::kernels {
 namespace {
@@ -86,23 +87,7 @@ double put_scale(ScaleFormat format, std::vector<std::byte>& bytes, std::int64_t
 }  // namespace
 
 std::string format_name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kBf16:
-      return "bf16";
-    case WeightFormat::kFp8:
-      return "fp8";
-    case WeightFormat::kMxfp4:
-      return "mxfp4";
-    case WeightFormat::kInt8:
-      return "int8";
-    case WeightFormat::kInt4:
-      return "int4";
-  }
-  return "";
+  return weight_format_name(format);
 }
 
 std::vector<float> random_floats(Rng& rng, std::int64_t count) {

@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/format_names.hpp"
 #include "lib/app/bench/bench_commands.hpp"
 #include "lib/app/bench/engine_setup.hpp"
-#include "lib/app/bench/format_names.hpp"
 #include "lib/app/exit_code.hpp"
 #include "lib/app/progress_terminal.hpp"
 #include "lib/app/report_session.hpp"

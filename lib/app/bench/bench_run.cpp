@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/format_names.hpp"
 #include "lib/app/bench/bench_commands.hpp"
 #include "lib/app/bench/checkpoint.hpp"
-#include "lib/app/bench/format_names.hpp"
 #include "lib/app/bench/run_compare.hpp"
 #include "lib/app/bench/run_config.hpp"
 #include "lib/app/bench/run_measure.hpp"

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/format_names.hpp"
 #include "lib/app/bench/bench_commands.hpp"
 #include "lib/app/bench/checkpoint.hpp"
 #include "lib/app/bench/engine_setup.hpp"
-#include "lib/app/bench/format_names.hpp"
 #include "lib/app/bench/subject.hpp"
 #include "lib/app/bench/weight_cast.hpp"
 #include "lib/app/exit_code.hpp"

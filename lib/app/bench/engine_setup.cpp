@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lib/app/bench/format_names.hpp"
+#include "kernels/format_names.hpp"
 #include "lib/app/table_builder.hpp"
 #include "lib/base/error.hpp"
 #include "lib/base/units.hpp"

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/format_names.hpp"
 #include "lib/app/bench/checkpoint.hpp"
-#include "lib/app/bench/format_names.hpp"
 #include "lib/app/bench/subject.hpp"
 #include "lib/base/check.hpp"
 #include "lib/base/error.hpp"
