@@ -50,7 +50,7 @@ class Comparison:
     def __init__(self, args):
         self.args, self.rng = args, random.Random(args.seed)
         self.samples, self.experts, self.errors = {}, {}, {}
-        self.checks, self.wrong, self.failed = {}, [], []
+        self.checks, self.notes, self.wrong, self.failed = {}, [], [], []
 
     def say(self, text):
         print(text, file=sys.stderr, flush=True)
@@ -63,6 +63,10 @@ class Comparison:
                 started.append(start())
             except PeerError as error:
                 self.fail(label, error)
+                continue
+            if note := getattr(started[-1], "note", None):
+                self.notes.append(f"{label}: {name}: {note}")
+                self.say(f"{label}: {name}: {note}")
         return started
 
     def fail(self, label, error):
@@ -293,8 +297,8 @@ def main(argv=None):
         print(f"compare_peers: {taken.failed[-1]}", file=sys.stderr)
     rows = table_of(taken.samples, taken.experts, taken.errors, args.keep_contended)
     args.out.mkdir(parents=True, exist_ok=True)
-    result = {"started_at": started_at, "checks": taken.checks, "wrong": taken.wrong,
-              "failed": taken.failed,
+    result = {"started_at": started_at, "checks": taken.checks, "notes": taken.notes,
+              "wrong": taken.wrong, "failed": taken.failed,
               "settings": {key: str(value) for key, value in vars(args).items()}, "rows": rows,
               "samples": [{"model": model, "cell": cell, "engine": engine, "samples": samples}
                           for (model, cell, engine), samples in taken.samples.items()]}

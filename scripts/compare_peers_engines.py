@@ -48,7 +48,8 @@ class Worker:
                                         stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         cwd=ROOT)
         self.waiting = Waiting(self.process.pid)
-        self.reply()
+        # What the report of a run should say about the engine, if anything.
+        self.note = self.reply().get("note")
 
     def reply(self):
         line = self.process.stdout.readline()
@@ -182,6 +183,7 @@ class Difference:
 
     def __init__(self, two, one):
         self.two, self.one, self.name = two, one, two.name
+        self.note = getattr(two, "note", None)
 
     def measure(self, kind, sizes, draw, counts=False):
         return difference_samples(self.two.measure(kind, sizes, draw, counts),

@@ -133,8 +133,10 @@ class Engine:
                                   pointer, ctypes.c_char_p, Opaque)(str(model).encode(), params)
         if not self.model:
             raise RuntimeError(f"{model}: the library does not load it")
-        if repack and not any(b"Repacked" in line for line in lib.kept):
-            raise RuntimeError(f"{model}: the library repacked nothing")
+        repacked = any(b"Repacked" in line for line in lib.kept)
+        # It repacks 16-bit weights only where the processor multiplies bf16.
+        self.note = "repacked nothing, runs the weights as stored" if repack and not repacked \
+            else None
         self.new_context = lib.function(("llama_init_from_model", "llama_new_context_with_model"),
                                         pointer, pointer, Opaque)
         self.free_context = lib.function("llama_free", None, pointer)
@@ -292,7 +294,7 @@ def main():
     except (OSError, RuntimeError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 5
-    print(json.dumps({"ready": True}), flush=True)
+    print(json.dumps({"ready": True, "note": engine.note}), flush=True)
     for line in sys.stdin:
         try:
             print(json.dumps(answer(engine, json.loads(line))), flush=True)

@@ -7,6 +7,8 @@
 //                                2 of 16 bits or 4 of 8 bits, and what activations become for it
 //   kCodeBase                    what load_i8_dot adds to signed codes to make them unsigned
 //   dot(sum, w, x)               sum + the products of each group, exact or modulo 2^32
+//   kNarrowDots, widen(sum)      only where dot adds in fewer bits: how many of them fit, and what
+//                                makes such a sum one of I
 // The integers are exact, so nothing here decides about a bit of the result: tiles, pieces and
 // staging are as in sums.hpp for speed alone.
 
@@ -93,6 +95,7 @@ struct Int8Sums {
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
   static constexpr int kBufferElements = kMaxBlockRows * 256;
+  static constexpr bool kIsNarrow = requires { S::kNarrowDots; };
 
   // Whole blocks, or columns of one that is too wide.
   struct Piece {
@@ -238,19 +241,16 @@ struct Int8Sums {
     cover_tile<S, Shape, max_panels>(rows, panels, visit);
   }
 
-  // sums += products of `cols` columns; w: of the first panel, the others panel_stride apart.
+  // sums += products of the steps [first, end); w: of the first panel, the others panel_stride
+  // apart.
   template <bool is_staged, int R, int P>
-  [[gnu::always_inline]] static void accumulate(const std::byte* w, std::int64_t panel_stride,
-                                                const DotElement* const* rows, std::int64_t offset,
-                                                std::int64_t cols, Matrix<I, R, P>& sums) noexcept {
+  [[gnu::always_inline]] static void add_steps(const std::byte* w, std::int64_t panel_stride,
+                                               const Array<const DotElement*, R>& x,
+                                               std::int64_t first, std::int64_t end,
+                                               Matrix<I, R, P>& sums) noexcept {
     constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
-    Array<const DotElement*, R> x;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      x[r] = rows[r] + offset;
-    }
-    const std::int64_t steps = is_staged ? ceil_div(cols, S::kDotCols) : cols / S::kDotCols;
-    for (std::int64_t step = 0; step < steps; ++step) {
+    w += first * kBytes;
+    for (std::int64_t step = first; step < end; ++step) {
       if constexpr (S::forgets_between_steps(R, P)) {
         forget_loads();
       }
@@ -268,17 +268,94 @@ struct Int8Sums {
       }
       w += kBytes;
     }
+  }
+
+  // The same for columns after the last whole step, fewer than a step has.
+  template <int R, int P>
+  [[gnu::always_inline]] static void add_rest(const std::byte* w, std::int64_t panel_stride,
+                                              const Array<const DotElement*, R>& x,
+                                              std::int64_t steps, std::int64_t rest,
+                                              Matrix<I, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      const Dot weight = load_rest(w + steps * kCodeStepBytes + p * panel_stride, rest);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + steps * S::kDotCols));
+      }
+    }
+  }
+
+  // sums += products of `cols` columns, where dot adds to I.
+  template <bool is_staged, int R, int P>
+  [[gnu::always_inline]] static void add_columns(const std::byte* w, std::int64_t panel_stride,
+                                                 const Array<const DotElement*, R>& x,
+                                                 std::int64_t cols,
+                                                 Matrix<I, R, P>& sums) noexcept {
+    const std::int64_t steps = is_staged ? ceil_div(cols, S::kDotCols) : cols / S::kDotCols;
+    add_steps<is_staged, R, P>(w, panel_stride, x, 0, steps, sums);
     if constexpr (!is_staged) {
       const std::int64_t rest = cols - steps * S::kDotCols;
       if (rest > 0) {
+        add_rest<R, P>(w, panel_stride, x, steps, rest, sums);
+      }
+    }
+  }
+
+  // sums = products of at most kNarrowDots * kDotCols columns, where dot adds in fewer bits.
+  template <bool is_staged, int R, int P>
+  [[gnu::always_inline]] static void set_narrow(const std::byte* w, std::int64_t panel_stride,
+                                                const Array<const DotElement*, R>& x,
+                                                std::int64_t cols, Matrix<I, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        sums[r][p] = S::broadcast_int(0);
+      }
+    }
+    add_columns<is_staged, R, P>(w, panel_stride, x, cols, sums);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        sums[r][p] = S::widen(sums[r][p]);
+      }
+    }
+  }
+
+  // sums = products of `cols` columns, where dot adds in fewer bits.
+  template <bool is_staged, int R, int P>
+  [[gnu::always_inline]] static void set_columns(const std::byte* w, std::int64_t panel_stride,
+                                                 Array<const DotElement*, R>& x, std::int64_t cols,
+                                                 Matrix<I, R, P>& sums) noexcept {
+    constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
+    constexpr std::int64_t kNarrowCols = S::kNarrowDots * S::kDotCols;
+    if (cols <= kNarrowCols) {
+      set_narrow<is_staged, R, P>(w, panel_stride, x, cols, sums);
+      return;
+    }
+    // In memory: the registers hold the narrow sums.
+    alignas(64) Array<std::int32_t, R* P* 16> wide = {};
+    for (std::int64_t done = 0; done < cols; done += kNarrowCols) {
+      set_narrow<is_staged, R, P>(w, panel_stride, x, smaller(kNarrowCols, cols - done), sums);
+      w += S::kNarrowDots * kBytes;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        x[r] += kNarrowCols;
 #pragma GCC unroll 8
         for (int p = 0; p < P; ++p) {
-          const Dot weight = load_rest(w + p * panel_stride, rest);
-#pragma GCC unroll 8
-          for (int r = 0; r < R; ++r) {
-            sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + steps * S::kDotCols));
-          }
+          std::int32_t* const at = wide + (r * P + p) * 16;
+          S::store_int(at, S::add_int(S::load_int(at), sums[r][p]));
         }
+      }
+      forget(wide);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        sums[r][p] = S::load_int(wide + (r * P + p) * 16);
       }
     }
   }
@@ -314,7 +391,15 @@ struct Int8Sums {
     }
     for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
       const std::int64_t cols = piece.cols_of(weight, idx);
+      Array<const DotElement*, R> x;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        x[r] = piece.x[first_row + r] + idx * piece.x_block_stride;
+      }
       Matrix<I, R, P> sums;
+      if constexpr (kIsNarrow) {
+        set_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         I begin = S::broadcast_int(0);
@@ -325,11 +410,15 @@ struct Int8Sums {
         }
 #pragma GCC unroll 8
         for (int p = 0; p < P; ++p) {
-          sums[r][p] = piece.begins_block ? begin : S::load_int(chains + r * kChainStride + p * 16);
+          if (!piece.begins_block) {
+            begin = S::load_int(chains + r * kChainStride + p * 16);
+          }
+          sums[r][p] = kIsNarrow ? S::add_int(sums[r][p], begin) : begin;
         }
       }
-      accumulate<is_staged, R, P>(w, w_panel_stride, piece.x + first_row,
-                                  idx * piece.x_block_stride, cols, sums);
+      if constexpr (!kIsNarrow) {
+        add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
+      }
       if (!piece.ends_block) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {

@@ -211,6 +211,10 @@ struct TileInput {
 [[gnu::always_inline]] inline void forget_loads() noexcept {
   __asm__ volatile("" ::: "memory");
 }
+// Makes the compiler leave what it wrote at `at` in memory.
+[[gnu::always_inline]] inline void forget(const void* at) noexcept {
+  __asm__ volatile("" : : "r"(at) : "memory");
+}
 
 // sums[r][p] += the products over the columns of the input, one chain each.
 template <class S, class Product, int R, int P>
