@@ -2,9 +2,10 @@
 # Installs what is missing, builds, runs all tests.
 #
 #   scripts/test.sh              release build, its tests, and the README's run
-#   scripts/test.sh --sanitize   in addition the fuzzers' corpora, the tests of input readers,
-#                                kernels and engine with AddressSanitizer + UBSan, and those of what
-#                                has threads with ThreadSanitizer: what continuous integration runs
+#   scripts/test.sh --sanitize   in addition the fuzzers' corpora, each header compiled alone, the
+#                                tests of input readers, kernels and engine with AddressSanitizer +
+#                                UBSan, and those of what has threads with ThreadSanitizer: what
+#                                continuous integration runs
 #   scripts/test.sh --full       in addition the benchmarks, every test with AddressSanitizer,
 #                                AVX-512 on an emulated processor, instruction counts, clang-tidy
 #                                over everything and 20 s of each fuzzer
@@ -91,11 +92,11 @@ thread_sanitizer() {
 }
 
 release() {
-  local benchmarks=OFF replays=ON
+  local benchmarks=OFF more=ON
   [ "$mode" = full ] && benchmarks=ON
-  [ "$mode" = default ] && replays=OFF
+  [ "$mode" = default ] && more=OFF
   configure release -DMOE_BUILD_TESTS=ON -DMOE_BUILD_BENCHMARKS="$benchmarks" \
-    -DMOE_BUILD_FUZZ_REPLAYS="$replays" && build release
+    -DMOE_BUILD_FUZZ_REPLAYS="$more" -DMOE_CHECK_HEADERS="$more" && build release
 }
 
 # The README's first command; one point of its sweep where the whole is not asked for.

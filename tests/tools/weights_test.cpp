@@ -60,7 +60,7 @@ TEST(Quantize, ChangesTheGoldenNumbers) {
             6);
 }
 
-std::vector<std::string> quick_run(const std::vector<std::string>& more) {
+std::vector<std::string> compared_run(const std::vector<std::string>& more) {
   std::vector<std::string> args = {
       "run",        checkpoint("qwen3moe-a"), "--batch", "2",        "--prompt-tokens",
       "8",          "--output-tokens",        "4",       "--repeat", "3",
@@ -71,7 +71,7 @@ std::vector<std::string> quick_run(const std::vector<std::string>& more) {
 
 TEST(Compare, RatiosOfBothComparisonsAreMeasured) {
   const Json report =
-      bench_report(quick_run({"--quantize", "int8", "--compare-stored", "--moe-path", "both"}));
+      bench_report(compared_run({"--quantize", "int8", "--compare-stored", "--moe-path", "both"}));
   EXPECT_GT(value_of(report, "fused_moe_speedup_ratio"), 0.0);
   EXPECT_GT(value_of(report, "quant_speedup_ratio"), 0.0);
   EXPECT_EQ(value_of(report, "model_experts_count"), 8.0);
@@ -79,7 +79,7 @@ TEST(Compare, RatiosOfBothComparisonsAreMeasured) {
 }
 
 TEST(Compare, StoredWeightsNeedQuantizedOnesBesideThem) {
-  EXPECT_EQ(run_moe_bench(quick_run({"--compare-stored"})).exit_code, 2);
+  EXPECT_EQ(run_moe_bench(compared_run({"--compare-stored"})).exit_code, 2);
 }
 
 // A GGUF file by its own path: text in, text out, with the tokenizer that it carries.
