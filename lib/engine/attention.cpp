@@ -39,7 +39,7 @@ void apply_norm(const Exec& exec, const model::ModelConfig& config, const NormWe
 
 void norm_residual(Exec& exec, const model::ModelConfig& config, const NormWeights& norm,
                    std::int64_t num_rows, Workspace& ws) {
-  for_each_row(exec, num_rows, 2 * config.hidden_size, [&](std::int64_t row) {
+  for_each_row(exec, num_rows, std::int64_t{2} * config.hidden_size, [&](std::int64_t row) {
     apply_norm(exec, config, norm, ws.residual.f32(row), ws.normed.f32(row));
     ws.normed.round(*exec.kernels, row, 0, config.hidden_size);
   });
@@ -48,7 +48,7 @@ void norm_residual(Exec& exec, const model::ModelConfig& config, const NormWeigh
 void add_block_to_residual(Exec& exec, const model::ModelConfig& config, std::int64_t num_rows,
                            Workspace& ws) {
   const auto multiplier = static_cast<float>(config.residual_multiplier);
-  for_each_row(exec, num_rows, 2 * config.hidden_size, [&](std::int64_t row) {
+  for_each_row(exec, num_rows, std::int64_t{2} * config.hidden_size, [&](std::int64_t row) {
     exec.kernels->axpy(multiplier, ws.block.f32(row), config.hidden_size, ws.residual.f32(row));
   });
 }

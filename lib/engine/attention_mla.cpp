@@ -181,9 +181,10 @@ void attend_mla(const LayerContext& context) {
         ws.q_b.stride()};
     run_linear(exec, {&q_b, 1});
   }
-  for_each_row(exec, num_rows, config.num_heads * 2 * config.head_dim, [&](std::int64_t row) {
-    split_query(context, has_q_b ? ws.q_b.f32(row) : ws.input.f32(row), row);
-  });
+  for_each_row(exec, num_rows, std::int64_t{2} * config.num_heads * config.head_dim,
+               [&](std::int64_t row) {
+                 split_query(context, has_q_b ? ws.q_b.f32(row) : ws.input.f32(row), row);
+               });
   run_per_head(context, weights.w_uk, num_rows, ws.q_nope.view(), ws.q_nope_stride,
                ws.q_latent.f32(0), latent_dim, ws.q_latent.stride());
   if (context.layer == 0 && exec.tensor_observer != nullptr) observe_heads(context);

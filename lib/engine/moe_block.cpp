@@ -16,7 +16,7 @@ using model::ModelConfig;
 // in two parallel regions: gate and up, and down.
 class FfnBatch {
  public:
-  FfnBatch(const LayerContext& context)
+  explicit FfnBatch(const LayerContext& context)
       : context_(context), glu_(context.ws.glu.data()), down_(context.ws.down.data()) {
     context.ws.gate_up_calls.clear();
     context.ws.linear_calls.clear();

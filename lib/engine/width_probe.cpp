@@ -172,7 +172,7 @@ std::string WidthReference::describe() const {
     most = std::max(most, range.most);
     has_two_levels = has_two_levels || range.least < kFreeShare * range.most;
   }
-  const std::string rule = fmt::format(
+  std::string rule = fmt::format(
       "shared below {:.2f} of the widest reading of the same processor; readings from {:.2f} to "
       "{:.2f} additions a cycle",
       kFreeShare, least, most);

@@ -48,11 +48,12 @@ struct CoreProbe {
 // Of one processor: what was read so far.
 struct WidthRange {
   static constexpr double kBinsPerUnit = 64.0;
+  static constexpr std::size_t kNumBins = 320;
 
   double least = 0.0;
   double most = 0.0;
   std::int64_t num_readings = 0;
-  std::array<std::int64_t, 5 * 64> histogram{};  // of adds per cycle, in bins of 1 / kBinsPerUnit
+  std::array<std::int64_t, kNumBins> histogram{};  // of adds per cycle, in bins of 1 / kBinsPerUnit
 
   // Readings below a width, to within a bin.
   [[nodiscard]] std::int64_t num_below(double adds_per_cycle) const;

@@ -12,6 +12,7 @@
 
 #include "kernels/api.hpp"
 #include "kernels/cpu/attention_blocking.hpp"
+#include "kernels/cpu/simd/lanes.hpp"
 #include "kernels/cpu/simd/math.hpp"
 #include "kernels/cpu/simd/sums.hpp"
 #include "kernels/cpu/simd/tile.hpp"
@@ -52,10 +53,10 @@ template <class S>
       S::unpack_low_pairs(high01, high23), S::unpack_high_pairs(high01, high23)};
 #pragma GCC unroll 4
   for (int d = 0; d < 4; ++d) {
-    S::template store_quarter<0>(out + d * 16, dims[d]);
-    S::template store_quarter<1>(out + (d + 4) * 16, dims[d]);
-    S::template store_quarter<2>(out + (d + 8) * 16, dims[d]);
-    S::template store_quarter<3>(out + (d + 12) * 16, dims[d]);
+    S::template store_quarter<0>(out + d * kLanes, dims[d]);
+    S::template store_quarter<1>(out + (d + 4) * kLanes, dims[d]);
+    S::template store_quarter<2>(out + (d + 8) * kLanes, dims[d]);
+    S::template store_quarter<3>(out + (d + 12) * kLanes, dims[d]);
   }
 }
 
@@ -78,7 +79,7 @@ void transpose_keys(const AttentionArgs& args, const AttentionGroup& group, std:
         const float* at = args.k + position * args.k_stride + dim + d;
         key[i] = num_dims - d >= 16 ? S::load(at) : S::load_partial(at, num_dims - d);
       }
-      store_transposed<S>(key, panel + d * 16);
+      store_transposed<S>(key, panel + d * kLanes);
     }
   }
 }
@@ -98,19 +99,19 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
                       static_cast<float*>(static_cast<void*>(keys)));
     for_each_tile<S>(group.num_rows, [&](int first, int rows) {
       cover_tile<S, F32Product<S>, kKeyPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        float* out = group.logits + first * kAttentionKeys + p * 16;
+        float* out = group.logits + first * kAttentionKeys + p * kLanes;
         Matrix<typename S::V, R, P> sums;
 #pragma GCC unroll 64
         for (int i = 0; i < R * P; ++i) {
-          sums[i / P][i % P] =
-              dim == 0 ? S::broadcast(0.0F) : S::load(out + i / P * kAttentionKeys + i % P * 16);
+          sums[i / P][i % P] = dim == 0 ? S::broadcast(0.0F)
+                                        : S::load(out + i / P * kAttentionKeys + i % P * kLanes);
         }
         constexpr std::int64_t kPanelBytes = kTransposeDims * 64;
         accumulate_tile<S, F32Product<S>, R, P>(
             {keys + p * kPanelBytes, kPanelBytes, group.q + first, dim, num_dims}, sums);
 #pragma GCC unroll 64
         for (int i = 0; i < R * P; ++i) {
-          S::store(out + i / P * kAttentionKeys + i % P * 16, sums[i / P][i % P]);
+          S::store(out + i / P * kAttentionKeys + i % P * kLanes, sums[i / P][i % P]);
         }
       });
     });
@@ -138,9 +139,9 @@ void update_softmax(const AttentionArgs& args, AttentionGroup& group, std::int64
   V highest = hidden;
 #pragma GCC unroll 4
   for (int p = 0; p < kKeyPanels; ++p) {
-    logit[p] = S::mul(S::load(logits + p * 16), scale);
-    if (first > p * 16 || last < p * 16 + 15) {
-      logit[p] = S::select_lanes(logit[p], first - p * 16, last + 1 - p * 16, hidden);
+    logit[p] = S::mul(S::load(logits + p * kLanes), scale);
+    if (first > p * kLanes || last < p * kLanes + 15) {
+      logit[p] = S::select_lanes(logit[p], first - p * kLanes, last + 1 - p * kLanes, hidden);
     }
     highest = S::max(highest, logit[p]);
   }
@@ -157,7 +158,7 @@ void update_softmax(const AttentionArgs& args, AttentionGroup& group, std::int64
   for (int p = 0; p < kKeyPanels; ++p) {
     const V x = S::sub(logit[p], shift);
     const V weight = S::zero_below(x, threshold, exp<S>(x));
-    S::store(logits + p * 16, weight);
+    S::store(logits + p * kLanes, weight);
     sum = S::add(sum, weight);
   }
   const float correction = exp_of<S>(old_maximum - reference);
@@ -185,15 +186,15 @@ template <class S, int R, int P>
     const V correction = S::broadcast(group.correction[first_row + r]);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      sums[r][p] = S::mul(S::load(values + r * padded + p * 16), correction);
+      sums[r][p] = S::mul(S::load(values + r * padded + p * kLanes), correction);
     }
   }
-  const std::int64_t last_count = args.v_dim - dim - (P - 1) * 16;
+  const std::int64_t last_count = args.v_dim - dim - (P - 1) * kLanes;
   for (std::int64_t key = begin; key < end; ++key) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const V value = p + 1 < P || last_count >= 16 ? S::load(v + p * 16)
-                                                    : S::load_partial(v + p * 16, last_count);
+      const V value = p + 1 < P || last_count >= 16 ? S::load(v + p * kLanes)
+                                                    : S::load_partial(v + p * kLanes, last_count);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         sums[r][p] = S::fma(value, S::broadcast(weights[r * kAttentionKeys + key]), sums[r][p]);
@@ -205,7 +206,7 @@ template <class S, int R, int P>
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      S::store(values + r * padded + p * 16, sums[r][p]);
+      S::store(values + r * padded + p * kLanes, sums[r][p]);
     }
   }
 }
@@ -272,7 +273,7 @@ void attention(const AttentionArgs& args) noexcept {
       }
       for_each_tile<S>(group.num_rows, [&](int first, int rows) {
         cover_tile<S, F32Product<S>, kMaxGroupPanels>(rows, dim_panels, [&]<int R, int P>(int p) {
-          add_values<S, R, P>(args, group, block, first, p * 16);
+          add_values<S, R, P>(args, group, block, first, p * kLanes);
         });
       });
     }

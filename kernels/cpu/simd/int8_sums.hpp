@@ -28,7 +28,7 @@ struct RowBlock<std::int8_t> {
   const float* block_scales[kMaxBlockRows];
   const std::int32_t* block_sums[kMaxBlockRows];
   int num_rows;
-  int sums_stride;
+  std::int64_t sums_stride;
   float* sums;
 };
 
@@ -63,7 +63,7 @@ struct Int8Sums {
                       const Rows& block) noexcept {
     for (int r = 0; r < block.num_rows; ++r) {
       for (int p = 0; p < num_panels; ++p) {
-        S::store(block.sums + r * block.sums_stride + p * 16, S::broadcast(0.0F));
+        S::store(block.sums + r * block.sums_stride + p * kLanes, S::broadcast(0.0F));
       }
     }
     if (weight.cols == 0) return;
@@ -345,7 +345,7 @@ struct Int8Sums {
         x[r] += kNarrowCols;
 #pragma GCC unroll 8
         for (int p = 0; p < P; ++p) {
-          std::int32_t* const at = wide + (r * P + p) * 16;
+          std::int32_t* const at = wide + (r * P + p) * kLanes;
           S::store_int(at, S::add_int(S::load_int(at), sums[r][p]));
         }
       }
@@ -355,7 +355,7 @@ struct Int8Sums {
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        sums[r][p] = S::load_int(wide + (r * P + p) * 16);
+        sums[r][p] = S::load_int(wide + (r * P + p) * kLanes);
       }
     }
   }
@@ -370,20 +370,46 @@ struct Int8Sums {
     std::int64_t totals_stride;
   };
 
+  static constexpr std::int64_t kChainStride = kMaxGroupPanels * kPanelRows;
+
+  // What the sums of block `idx` of a piece begin with: the part of the code that means zero, or
+  // the sums of the columns before. Narrow sums are there already.
+  template <int R, int P>
+  [[gnu::always_inline]] static void begin_sums(const Piece& piece, std::int32_t zero_code,
+                                                const TileRows<R>& rows, std::int64_t idx,
+                                                const std::int32_t* chains,
+                                                Matrix<I, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      I begin = S::broadcast_int(0);
+      if (zero_code != 0) {  // modulo 2^32, as the sum may leave 32 bits on its way
+        begin = S::broadcast_int(
+            static_cast<std::int32_t>(0U - static_cast<std::uint32_t>(zero_code) *
+                                               static_cast<std::uint32_t>(rows.sums[r][idx])));
+      }
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        if (!piece.begins_block) {
+          begin = S::load_int(chains + r * kChainStride + p * kLanes);
+        }
+        sums[r][p] = kIsNarrow ? S::add_int(sums[r][p], begin) : begin;
+      }
+    }
+  }
+
   // The blocks of a piece for R rows and P panels: codes at `w` (packed, or staged), scales in the
   // panels from data + panel * stride on.
   template <bool is_staged, int R, int P>
   static void multiply(const PackedMatrix& weight, const Piece& piece, const std::byte* data,
                        int panel, const std::byte* w, std::int64_t w_panel_stride, int first_row,
                        const Rows& block, std::int32_t* all_chains) noexcept {
-    const std::int32_t base = Codes::kCodeBase + common_zero(weight.format, weight.block);
+    const std::int32_t zero_code = Codes::kCodeBase + common_zero(weight.format, weight.block);
     const std::int64_t block_bytes = Codes::block_bytes(weight);
     const std::byte* header = data + panel * weight.panel_stride_bytes + piece.block * block_bytes;
     std::int32_t* const chains = all_chains + (first_row * kMaxGroupPanels + panel) * kPanelRows;
-    constexpr std::int64_t kChainStride = kMaxGroupPanels * kPanelRows;
     // Copies, which stores to the totals cannot change.
     TileRows<R> rows;
-    rows.totals = block.sums + first_row * block.sums_stride + panel * 16;
+    rows.totals = block.sums + first_row * block.sums_stride + panel * kLanes;
     rows.totals_stride = block.sums_stride;
     for (int r = 0; r < R; ++r) {
       rows.scales[r] = block.block_scales[first_row + r] + piece.block;
@@ -400,22 +426,7 @@ struct Int8Sums {
       if constexpr (kIsNarrow) {
         set_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
       }
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        I begin = S::broadcast_int(0);
-        if (base != 0) {  // modulo 2^32, as the sum may leave 32 bits on its way
-          begin = S::broadcast_int(
-              static_cast<std::int32_t>(0U - static_cast<std::uint32_t>(base) *
-                                                 static_cast<std::uint32_t>(rows.sums[r][idx])));
-        }
-#pragma GCC unroll 8
-        for (int p = 0; p < P; ++p) {
-          if (!piece.begins_block) {
-            begin = S::load_int(chains + r * kChainStride + p * 16);
-          }
-          sums[r][p] = kIsNarrow ? S::add_int(sums[r][p], begin) : begin;
-        }
-      }
+      begin_sums<R, P>(piece, zero_code, rows, idx, chains, sums);
       if constexpr (!kIsNarrow) {
         add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
       }
@@ -424,7 +435,7 @@ struct Int8Sums {
         for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
           for (int p = 0; p < P; ++p) {
-            S::store_int(chains + r * kChainStride + p * 16, sums[r][p]);
+            S::store_int(chains + r * kChainStride + p * kLanes, sums[r][p]);
           }
         }
         return;
@@ -453,7 +464,7 @@ struct Int8Sums {
           sums[r][p] = S::sub_product(sums[r][p], zero, S::broadcast_int(rows.sums[r][idx]));
         }
       }
-      float* total = rows.totals + p * 16;
+      float* total = rows.totals + p * kLanes;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const V factor = S::mul(scale, S::broadcast(rows.scales[r][idx]));
@@ -462,7 +473,7 @@ struct Int8Sums {
       }
       if (weight.block.offset == OffsetKind::kF32) {
         const V offset = Codes::offset(weight, at, scale);
-        total = rows.totals + p * 16;
+        total = rows.totals + p * kLanes;
         for (int r = 0; r < R; ++r) {
           const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
           S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));

@@ -43,7 +43,7 @@ template <class S, class Sums, class Args, class Finish>
       }
     }
     const int group = block.num_rows <= kFewRows ? kMaxGroupPanels : kGroupPanels;
-    block.sums_stride = group * 16;
+    block.sums_stride = group * kLanes;
     block.sums = sums;
     for (std::int64_t panel = panel_begin; panel < panel_end; panel += group) {
       const int num_panels =
@@ -67,14 +67,14 @@ template <class S, class Sums>
 [[gnu::always_inline]] inline void gemm_of(const GemmArgs& args) noexcept {
   for_each_block<S, Sums>(args, args.panel_begin, args.panel_end,
                           [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                              int num_panels, const float* sums, int sums_stride) {
+                              int num_panels, const float* sums, std::int64_t sums_stride) {
                             for (int p = 0; p < num_panels; ++p) {
                               const std::int64_t out = (panel + p) * kPanelRows;
                               const std::int64_t count = args.weight.rows - out;
                               const auto bias = load_bias<S>(args.bias, out, count);
                               for (int r = 0; r < num_rows; ++r) {
                                 const auto y =
-                                    S::add(S::load(sums + r * sums_stride + p * 16), bias);
+                                    S::add(S::load(sums + r * sums_stride + p * kLanes), bias);
                                 float* at = args.y + (first_row + r) * args.y_stride + out;
                                 if (count >= kPanelRows) {
                                   S::store(at, y);
@@ -135,14 +135,14 @@ template <class S, class Sums>
 [[gnu::always_inline]] inline void gemm_gate_up_of(const GateUpArgs& args) noexcept {
   for_each_block<S, Sums>(args, 2 * args.pair_begin, 2 * args.pair_end,
                           [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                              int num_panels, const float* sums, int sums_stride) {
+                              int num_panels, const float* sums, std::int64_t sums_stride) {
                             for (int p = 0; p < num_panels; p += 2) {
                               const std::int64_t out = (panel + p) / 2 * kPanelRows;
                               const std::int64_t count = args.intermediate - out;
                               const auto gate_bias = load_bias<S>(args.gate_bias, out, count);
                               const auto up_bias = load_bias<S>(args.up_bias, out, count);
                               for (int r = 0; r < num_rows; ++r) {
-                                const float* at = sums + r * sums_stride + p * 16;
+                                const float* at = sums + r * sums_stride + p * kLanes;
                                 const auto gate = S::add(S::load(at), gate_bias);
                                 const auto up = S::add(S::load(at + 16), up_bias);
                                 store_hidden<S>(args, first_row + r, out, glu<S>(args, gate, up));

@@ -22,12 +22,12 @@ inline constexpr int kMaxGroupPanels = 8;
 inline constexpr std::int64_t kChunkCols = 2048;
 
 // The rows of one block and the buffer of their sums: those of row r and panel p of the group begin
-// at sums + r * sums_stride + p * 16.
+// at sums + r * sums_stride + p * kLanes.
 template <class Activation>
 struct RowBlock {
   const Activation* rows[kMaxBlockRows];
   int num_rows;
-  int sums_stride;
+  std::int64_t sums_stride;
   float* sums;
 };
 
@@ -66,7 +66,7 @@ template <class S, int R, int P>
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      sums[r][p] = is_first ? S::broadcast(0.0F) : S::load(at + r * stride + p * 16);
+      sums[r][p] = is_first ? S::broadcast(0.0F) : S::load(at + r * stride + p * kLanes);
     }
   }
 }
@@ -78,7 +78,7 @@ template <class S, int R, int P>
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      S::store(at + r * stride + p * 16, sums[r][p]);
+      S::store(at + r * stride + p * kLanes, sums[r][p]);
     }
   }
 }
@@ -147,7 +147,7 @@ struct PlainSums {
                          bool is_first) noexcept {
     for_each_tile<S>(block.num_rows, [&](int first, int rows) {
       cover_tile<S, Product, kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        float* at = block.sums + first * block.sums_stride + p * 16;
+        float* at = block.sums + first * block.sums_stride + p * kLanes;
         Matrix<typename S::V, R, P> sums;
         load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
         accumulate_tile<S, Product, R, P>(
@@ -172,7 +172,7 @@ struct PlainSums {
       }
       for_each_tile<S>(block.num_rows, [&](int first, int rows) {
         cover_tile<S, F32Product<S>, 1>(rows, 1, [&]<int R, int P>(int) {
-          float* at = block.sums + first * block.sums_stride + p * 16;
+          float* at = block.sums + first * block.sums_stride + p * kLanes;
           Matrix<typename S::V, R, 1> sums;
           load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
           accumulate_tile<S, F32Product<S>, R, 1>(
@@ -190,7 +190,7 @@ template <class S>
 struct WidenedSums {
   using Activation = std::uint16_t;
   using Sums = PlainSums<S, Bf16Product<S>>;
-  static constexpr std::int64_t kBufferFloats = kMaxBlockRows * 256;
+  static constexpr std::int64_t kBufferFloats = std::int64_t{kMaxBlockRows} * 256;
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const RowBlock<std::uint16_t>& block) noexcept {
@@ -327,7 +327,7 @@ struct ScaledSums {
     const std::byte* data = weight.data + panel * weight.panel_stride_bytes;
     if (weight.cols == 0) {
       for (int i = 0; i < block.num_rows * num_panels; ++i) {
-        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * 16,
+        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * kLanes,
                  S::broadcast(0.0F));
       }
       return;
@@ -469,7 +469,7 @@ struct ScaledSums {
       cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
           block.num_rows, num_panels, [&]<int R, int P>(int p) {
             compute_direct<R, P>(weight, range, p * weight.panel_stride_bytes, block.rows,
-                                 block.sums + p * 16, block.sums_stride);
+                                 block.sums + p * kLanes, block.sums_stride);
           });
       return;
     }
@@ -490,7 +490,7 @@ struct ScaledSums {
   template <int R, int P>
   static void compute_direct(const PackedMatrix& weight, const Range& range,
                              std::int64_t panel_offset, const Activation* const* rows, float* out,
-                             int out_stride) noexcept {
+                             std::int64_t out_stride) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t header_bytes = Codes::header_bytes(weight);
     const std::int64_t block_bytes = Codes::block_bytes(weight);
@@ -508,14 +508,14 @@ struct ScaledSums {
         const V scale = Codes::scale(weight, header);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + r * out_stride + p * 16, scale, sums[r][p],
+          add_scaled(out + r * out_stride + p * kLanes, scale, sums[r][p],
                      range.is_first && begin == 0);
         }
         if constexpr (Codes::kMayHaveOffsets) {
           if (x_sums != nullptr) {
             const V offset = Codes::offset(weight, header, scale);
             for (int r = 0; r < R; ++r) {
-              add_offset(out + r * out_stride + p * 16, offset, x_sums[r * kMaxSumBlocks]);
+              add_offset(out + r * out_stride + p * kLanes, offset, x_sums[r * kMaxSumBlocks]);
             }
           }
         }
@@ -549,8 +549,9 @@ struct ScaledSums {
         fill_stage(weight, data, num_panels, begin, stage);
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
           cover_tile<S, StagedProduct, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-            multiply_stage<R, P>(stage, p, first, block,
-                                 block.sums + first * block.sums_stride + (first_panel + p) * 16);
+            multiply_stage<R, P>(
+                stage, p, first, block,
+                block.sums + first * block.sums_stride + (first_panel + p) * kLanes);
           });
         });
       }
@@ -591,10 +592,10 @@ struct ScaledSums {
   template <int R, int P>
   static void multiply_stage(Stage& stage, int first_panel, int first_row,
                              const RowBlock<Activation>& block, float* out) noexcept {
-    constexpr int kChainStride = kStagedPanels * 16;
+    constexpr std::int64_t kChainStride = kStagedPanels * kLanes;
     const std::byte* weights = stage.weights + first_panel * kStagedPanelBytes;
     std::int64_t scale_at = first_panel * kMaxStagedBlocks * 16;
-    float* chains = stage.chains + first_row * kChainStride + first_panel * 16;
+    float* chains = stage.chains + first_row * kChainStride + first_panel * kLanes;
     [[maybe_unused]] const float* x_sums =
         stage.x_sums != nullptr ? stage.x_sums + first_row * kMaxSumBlocks : nullptr;
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
@@ -614,13 +615,14 @@ struct ScaledSums {
         const V scale = S::load(stage.scales + scale_at + p * kMaxStagedBlocks * 16);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + r * block.sums_stride + p * 16, scale, sums[r][p], is_first);
+          add_scaled(out + r * block.sums_stride + p * kLanes, scale, sums[r][p], is_first);
         }
         if constexpr (Codes::kMayHaveOffsets) {
           if (x_sums != nullptr) {
             const V offset = S::load(stage.offsets + scale_at + p * kMaxStagedBlocks * 16);
             for (int r = 0; r < R; ++r) {
-              add_offset(out + r * block.sums_stride + p * 16, offset, x_sums[r * kMaxSumBlocks]);
+              add_offset(out + r * block.sums_stride + p * kLanes, offset,
+                         x_sums[r * kMaxSumBlocks]);
             }
           }
         }

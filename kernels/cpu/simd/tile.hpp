@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/simd/lanes.hpp"
+
 namespace moe::kernels::simd {
 
 // Arrays whose sizes are the int parameters of a tile.

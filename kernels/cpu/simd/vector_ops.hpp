@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/simd/lanes.hpp"
+
 namespace moe::kernels::simd {
 
 // Four running sums hide the latency of the multiply-add; they are added in a fixed order.
@@ -19,7 +21,7 @@ float dot(const float* x, const float* y, std::int64_t n) noexcept {
   for (; i + 64 <= n; i += 64) {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      sums[k] = S::fma(S::load(x + i + k * 16), S::load(y + i + k * 16), sums[k]);
+      sums[k] = S::fma(S::load(x + i + k * kLanes), S::load(y + i + k * kLanes), sums[k]);
     }
   }
   for (; i + 16 <= n; i += 16) {

@@ -1,0 +1,11 @@
+#pragma once
+
+// The width of a level's vector type S: as many floats as a panel has rows.
+
+#include <cstdint>
+
+namespace moe::kernels::simd {
+
+inline constexpr std::int64_t kLanes = 16;
+
+}  // namespace moe::kernels::simd
