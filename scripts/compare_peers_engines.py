@@ -151,7 +151,8 @@ def watch(process):
     ended = threading.Event()
 
     def poll():
-        while not ended.wait(0.02):
+        # Seldom: reading it takes a core a millisecond, which the process would wait for.
+        while not ended.wait(0.2):
             waiting.sample()
     poller = threading.Thread(target=poll)
     poller.start()
