@@ -95,24 +95,20 @@ void add_hyper_connections(FamilyContext& context, const V4Dims& dims) {
   }
 }
 
-}  // namespace
-
-void build_deepseek_v4(FamilyContext& context) {
-  ArchitectureFields& fields = context.fields;
-  Architecture& architecture = context.architecture;
-  architecture.vocab_size = fields.need({"vocab_size"}, kVocabRange);
-  architecture.hidden_size = fields.need({"hidden_size"}, kWidthRange);
-  architecture.max_position_embeddings =
-      fields.integer_or({"max_position_embeddings"}, 0, {0, kContextRange.high});
-  const std::int32_t num_layers = fields.need32({"num_hidden_layers"}, kLayerRange);
+V4Dims read_dims(ArchitectureFields& fields, std::int64_t hidden_size) {
   V4Dims dims;
-  dims.hidden = architecture.hidden_size;
+  dims.hidden = hidden_size;
   dims.heads = fields.need({"num_attention_heads"}, kHeadRange);
   dims.head_dim = fields.need({"head_dim"}, kHeadDimRange);
   dims.q_rank = fields.need({"q_lora_rank"}, kWidthRange);
   dims.o_rank = fields.need({"o_lora_rank"}, kWidthRange);
   dims.o_groups = fields.need({"o_groups"}, kHeadRange);
   dims.streams = fields.need({"hc_mult"}, {1, 64});
+  return dims;
+}
+
+// Of every layer, without its compression.
+MixerSpec read_mixer(ArchitectureFields& fields, const V4Dims& dims) {
   MixerSpec mixer;
   mixer.kind = MixerKind::kCompressed;
   mixer.num_heads = static_cast<std::int32_t>(dims.heads);
@@ -125,6 +121,21 @@ void build_deepseek_v4(FamilyContext& context) {
   mixer.index_heads = fields.need32({"index_n_heads"}, kHeadRange);
   mixer.index_head_dim = fields.need32({"index_head_dim"}, kHeadDimRange);
   mixer.index_topk = fields.need32({"index_topk"}, {1, INT32_MAX});
+  return mixer;
+}
+
+}  // namespace
+
+void build_deepseek_v4(FamilyContext& context) {
+  ArchitectureFields& fields = context.fields;
+  Architecture& architecture = context.architecture;
+  architecture.vocab_size = fields.need({"vocab_size"}, kVocabRange);
+  architecture.hidden_size = fields.need({"hidden_size"}, kWidthRange);
+  architecture.max_position_embeddings =
+      fields.integer_or({"max_position_embeddings"}, 0, {0, kContextRange.high});
+  const std::int32_t num_layers = fields.need32({"num_hidden_layers"}, kLayerRange);
+  const V4Dims dims = read_dims(fields, architecture.hidden_size);
+  MixerSpec mixer = read_mixer(fields, dims);
   const auto ratios = fields.integers("compress_ratios", {0, 1 << 20});
   if (!ratios) fields.add_missing("compress_ratios");
   const std::int64_t hash_layers = fields.need({"num_hash_layers"}, {0, kLayerRange.high});

@@ -35,8 +35,8 @@ Quantiles make_normal_quantiles() {
 }
 
 const Quantiles& normal_quantiles() {
-  static const Quantiles kQuantiles = make_normal_quantiles();
-  return kQuantiles;
+  static const Quantiles quantiles = make_normal_quantiles();
+  return quantiles;
 }
 
 // The nearest of the sixteen values 0, .5, 1, 1.5, 2, 3, 4, 6 and their negatives.

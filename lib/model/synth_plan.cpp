@@ -206,11 +206,12 @@ class Planner {
   // Experts stored [in, out] with `inputs` rows each.
   void plan_in_out(const ExpectedTensor& tensor, std::int64_t inputs) {
     FillPlan fill = normal(1.0 / std::sqrt(static_cast<double>(inputs)));
-    fill.cols = tensor.shape[tensor.shape.rank() - 1];
+    const std::int64_t cols = tensor.shape[tensor.shape.rank() - 1];
+    fill.cols = cols;
     if (has_constant_channel()) {
       if (tensor.slot == Slot::kExpertsDown) {
         fill.stdev *= stream_share();
-        fill = without_channel(std::move(fill), fill.cols);
+        fill = without_channel(std::move(fill), cols);
       } else {
         fill.patch = PatchKind::kFirstRowZero;
         fill.period = inputs;
