@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include "kernels/api.hpp"
+
 namespace moe::kernels::simd {
 
-inline constexpr std::int64_t kLanes = 16;
+inline constexpr std::int64_t kLanes = kPanelRows;
 
 }  // namespace moe::kernels::simd
