@@ -3,7 +3,7 @@
 # random order: prints a table of ratios and writes JSON. Builds and fetches nothing.
 #
 #   scripts/compare_peers.sh [--llama DIR] [--ik DIR] [--vllm ENV] [--models NAME,NAME]
-#                            [--formats bf16,q8_0,q4_0] [--layers N] [--rounds N] [--threads N]
+#                            [--formats bf16,q8_0,q4_k_m] [--layers N] [--rounds N] [--threads N]
 #                            [--parts model,layer] [--out DIR] ...
 #
 # DIR holds libllama.so of llama.cpp or ik_llama.cpp (the build's bin, lib or src folder); ENV is a

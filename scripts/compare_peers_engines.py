@@ -216,7 +216,7 @@ def own_engines(args, subject, form, log):
     """moe-bench on the file that the peers run, then rounding the 16-bit weights by itself, each
     in every numeric mode that was asked for; int8 goes with rounded weights only."""
     quantize = FORMATS[form][1]
-    modes = [mode for mode in args.activations if quantize or mode != "int8"] or ["auto"]
+    modes = [mode for mode in args.activations if form != "bf16" or mode != "int8"] or ["auto"]
     engines = []
     for mode in modes:
         suffix = "" if mode == modes[0] else f" a:{mode}"

@@ -8,9 +8,11 @@ import sys
 import make_gguf
 from compare_peers_figures import ROOT, PeerError
 
-# Format -> (llama_ftype of the library that writes it, what --quantize calls the same width).
-# "mostly": that library keeps router and norms in float32 and may give the head more bits.
-FORMATS = {"bf16": (None, None), "q8_0": (7, "int8"), "q4_0": (2, "int4")}
+# Format -> (llama_ftype of the library that writes it, what --quantize calls the same width; None:
+# nothing does). "mostly": that library keeps router and norms in float32 and may give head, values
+# and down projections more bits.
+FORMATS = {"bf16": (None, None), "q8_0": (7, "int8"), "q4_0": (2, "int4"), "q4_k_m": (15, None),
+           "q6_k": (18, None)}
 
 
 def model_config(family, sizes, layers, vocab_size, context):

@@ -11,7 +11,8 @@
 #                                over everything and 20 s of each fuzzer
 #
 # MOE_TEST_MODE=default|sanitize|full is the same from the environment. Ends with one line per
-# step; exit status 1 when any step failed. What cannot run here is skipped with its reason.
+# step, before them the tests that failed with the end of their output; exit status 1 when any step
+# failed. What cannot run here is skipped with its reason.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 mode=${MOE_TEST_MODE:-default}
@@ -24,6 +25,7 @@ for argument in "$@"; do
 done
 
 summary=()
+test_results=()
 failed=0
 
 # step NAME COMMAND...: runs it, notes result and time. Exit status 77 means skipped.
@@ -43,10 +45,12 @@ step() {
 
 # One test more than there are processors: many wait for a timer or a peer.
 run_ctest() {
-  local preset=$1
+  local preset=$1 results=$PWD/build/$1/test-results.xml
   shift
+  rm -f "$results"
+  test_results+=("$results")
   setarch_for "$preset" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    --parallel "$(($(nproc) + 1))" "$@"
+    --output-junit "$results" --parallel "$(($(nproc) + 1))" "$@"
 }
 
 # ThreadSanitizer of GCC 12 ends with "unexpected memory mapping" where the kernel randomises
@@ -123,6 +127,7 @@ if [ "$mode" = full ]; then
   step "fuzzers" scripts/fuzz.sh || true
 fi
 
+[ "${#test_results[@]}" -eq 0 ] || scripts/failed_tests.py "${test_results[@]}" >&2 || true
 say "summary ($mode, $SECONDS s)"
 printf '%s\n' "${summary[@]}" >&2
 exit "$failed"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #if defined(__x86_64__)
@@ -66,8 +67,8 @@ void run_gemm(benchmark::State& state, const KernelTable& table, const Shape& sh
                 .y = y.data(),
                 .y_stride = shape.rows};
   const bool is_int8 = activation == ActivationFormat::kInt8;
-  const Int8Activations codes(weights.view, is_int8 ? num_rows : 0);
-  if (is_int8) codes.set(args);
+  std::optional<Int8Activations> codes;
+  if (is_int8) codes.emplace(weights.view, num_rows).set(args);
   std::int64_t idx = 0;
   for (auto _ : state) {
     args.weight = weights.copy(idx++);

@@ -284,6 +284,8 @@ class Models(unittest.TestCase):
             ("moe-bench a:int8", "q4_0.gguf", ["--activations", "int8", *isa]),
             ("moe-bench int4 a:int8", "bf16.gguf",
              ["--activations", "int8", "--quantize", "int4", *isa])])
+        # moe-bench rounds to none of the K formats.
+        self.assertEqual([name for name, _, _ in own("q4_k_m")], ["moe-bench", "moe-bench a:int8"])
 
 
 class FakeEngine:
