@@ -189,6 +189,7 @@ struct Int8Sums {
       const std::byte* at = codes + idx * block_bytes;
       std::int64_t col = 0;
       for (; col + S::kDotCols <= cols; col += S::kDotCols) {
+        fetch_ahead(at);
         S::store_dot(out, Codes::load(at));
         at += kCodeStepBytes;
         out += kStepBytes;
@@ -260,6 +261,9 @@ struct Int8Sums {
           forget_loads();
         }
         const std::byte* const at = w + p * panel_stride;
+        if constexpr (!is_staged && fetches_ahead(R, kBytes)) {
+          fetch_ahead(at);
+        }
         const Dot weight = is_staged ? S::load_dot(at) : Codes::load(at);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {

@@ -90,6 +90,7 @@ template <class S, class Product>
                                                  std::byte* out) noexcept {
   const std::int64_t whole_cols = num_cols / Product::kColumns * Product::kColumns;
   for (std::int64_t col = 0; col < whole_cols; col += Product::kColumns) {
+    fetch_ahead(codes);
 #pragma GCC unroll 2
     for (int s = 0; s < Product::kSubSteps; ++s) {
       S::store(as_floats(out), Product::weight(codes, s, true));
@@ -150,7 +151,7 @@ struct PlainSums {
         float* at = block.sums + first * block.sums_stride + p * kLanes;
         Matrix<typename S::V, R, P> sums;
         load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
-        accumulate_tile<S, Product, R, P>(
+        accumulate_tile<S, Product, R, P, true>(
             {data + p * panel_stride, panel_stride, block.rows + first, cols.first, cols.count},
             sums);
         store_sums<S, R, P>(sums, at, block.sums_stride);
@@ -175,7 +176,7 @@ struct PlainSums {
           float* at = block.sums + first * block.sums_stride + p * kLanes;
           Matrix<typename S::V, R, 1> sums;
           load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
-          accumulate_tile<S, F32Product<S>, R, 1>(
+          accumulate_tile<S, F32Product<S>, R, 1, false>(
               {panel, 0, block.rows + first, cols.first, cols.count}, sums);
           store_sums<S, R, 1>(sums, at, block.sums_stride);
         });
@@ -499,9 +500,10 @@ struct ScaledSums {
     for (std::int64_t begin = 0; begin < range.num_cols; begin += block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(out, out_stride, true, sums);
-      accumulate_tile<S, Product, R, P>({panel + header_bytes, weight.panel_stride_bytes, rows,
-                                         begin, smaller(block_cols, range.num_cols - begin)},
-                                        sums);
+      accumulate_tile<S, Product, R, P, true>(
+          {panel + header_bytes, weight.panel_stride_bytes, rows, begin,
+           smaller(block_cols, range.num_cols - begin)},
+          sums);
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
         const std::byte* const header = panel + p * weight.panel_stride_bytes;
@@ -601,7 +603,7 @@ struct ScaledSums {
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
-      accumulate_tile<S, StagedProduct, R, P>(
+      accumulate_tile<S, StagedProduct, R, P, false>(
           {weights, kStagedPanelBytes, block.rows + first_row, stage.first_col + done,
            smaller(stage.block_cols, stage.num_cols - done)},
           sums);
