@@ -16,7 +16,7 @@ MAX_TESTS = 20
 
 
 def failed_tests(path):
-    """(name, seconds, lines it printed) of each test of a JUnit file that failed or has no program."""
+    """(name, seconds, lines it printed) of each test that failed or has no program."""
     for case in xml.etree.ElementTree.parse(path).iter("testcase"):
         # A test that skips itself carries the rule by which ctest knew (SKIP_RETURN_CODE=77, ...).
         skipped = case.find("skipped")

@@ -33,9 +33,10 @@ class FailedTests(unittest.TestCase):
     def test_tells_what_failed_and_the_end_of_its_output(self):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "CTestTestfile.cmake").write_text(TESTS)
-            subprocess.run(["ctest", "--test-dir", folder, "--output-junit", f"{folder}/results.xml"],
+            results = f"{folder}/results.xml"
+            subprocess.run(["ctest", "--test-dir", folder, "--output-junit", results],
                            capture_output=True, check=False)
-            told = run_script(f"{folder}/results.xml", f"{folder}/not_there.xml")
+            told = run_script(results, f"{folder}/not_there.xml")
         self.assertEqual(told.returncode, 0, told.stderr)
         names = [line.split()[1] for line in told.stdout.splitlines() if line.startswith("FAILED ")]
         self.assertEqual(names, ["said", "no_program", "too_long"])
