@@ -83,7 +83,7 @@ class Checker {
 
   void apply(const std::string& keyword, const Json& rule, const Json& schema, const Json& value,
              const std::string& at, int depth) {
-    static const std::map<std::string_view, Rule> kRules = {
+    static const std::map<std::string_view, Rule> rules = {
         {"$ref", &Checker::ref},
         {"type", &Checker::type},
         {"enum", &Checker::enumeration},
@@ -106,7 +106,7 @@ class Checker {
         {"oneOf", &Checker::one_of},
         {"not", &Checker::negation},
     };
-    if (const auto found = kRules.find(keyword); found != kRules.end()) {
+    if (const auto found = rules.find(keyword); found != rules.end()) {
       (this->*found->second)(rule, schema, value, at, depth);
       return;
     }

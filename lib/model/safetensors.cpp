@@ -30,6 +30,7 @@ void append_i32(const TensorRef& tensor, std::vector<std::int32_t>& out) {
       throw Error(ErrorCode::kInput, fmt::format("tensor \"{}\": value {} does not fit 32 bits",
                                                  printable(tensor.name), value));
     }
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): numbers of 8 bits, no text
     out[index] = static_cast<std::int32_t>(value);
   }
 }

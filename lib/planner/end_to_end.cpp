@@ -96,13 +96,14 @@ WorkerLayout read_layout(const Row& row, const std::string& prefix) {
 
 // "b200_sxm" -> the id in hardware.json.
 std::string hardware_id(const std::string& gpu) {
-  static const std::map<std::string, std::string> kOther = {{"a100_sxm", "a100-80-sxm"},
-                                                            {"gb200", "gb200-nvl72"},
-                                                            {"gb200_sxm", "gb200-nvl72"},
-                                                            {"gb300", "gb300-nvl72"},
-                                                            {"rtx_pro_6000_server", "rtxpro6000"}};
-  const auto it = kOther.find(gpu);
-  if (it != kOther.end()) return it->second;
+  static const std::map<std::string, std::string> other_names = {
+      {"a100_sxm", "a100-80-sxm"},
+      {"gb200", "gb200-nvl72"},
+      {"gb200_sxm", "gb200-nvl72"},
+      {"gb300", "gb300-nvl72"},
+      {"rtx_pro_6000_server", "rtxpro6000"}};
+  const auto it = other_names.find(gpu);
+  if (it != other_names.end()) return it->second;
   std::string id = gpu;
   std::replace(id.begin(), id.end(), '_', '-');
   return id;

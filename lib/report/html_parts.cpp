@@ -210,7 +210,7 @@ std::vector<std::pair<const Chart*, const Table*>> drawable(const Report& report
 void append_pairs(std::string& out, const json::Json& value, const std::string& path) {
   if (value.is_object() && !value.empty()) {
     for (const auto& [key, member] : value.items()) {
-      append_pairs(out, member, path.empty() ? key : path + "." + key);
+      append_pairs(out, member, path.empty() ? key : fmt::format("{}.{}", path, key));
     }
     return;
   }

@@ -37,6 +37,12 @@ char32_t next_code_point(std::string_view text, std::size_t& at) {
   return point;
 }
 
+// Control and bidirectional override characters.
+bool is_control(char32_t point) {
+  return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029 ||
+         (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+}
+
 bool is_wide(char32_t point) {
   return (point >= 0x1100 && point <= 0x115f) || (point >= 0x2e80 && point <= 0xa4cf) ||
          (point >= 0xac00 && point <= 0xd7a3) || (point >= 0xf900 && point <= 0xfaff) ||
@@ -118,14 +124,11 @@ std::string printable(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t begin = at;
     const char32_t point = next_code_point(text, at);
+    const bool is_utf8 = at - begin > 1 || static_cast<unsigned char>(text[begin]) < 0x80;
     if (point == '\n' || point == '\t' || point == '\r') {
       out += ' ';
-    } else if (point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||
-               point == 0x2029 || (point >= 0x202a && point <= 0x202e) ||
-               (point >= 0x2066 && point <= 0x2069)) {
-      out += '?';  // control and bidirectional override characters
-    } else if (at - begin == 1 && static_cast<unsigned char>(text[begin]) >= 0x80) {
-      out += '?';  // not UTF-8
+    } else if (!is_utf8 || is_control(point)) {
+      out += '?';
     } else {
       out.append(text.substr(begin, at - begin));
     }

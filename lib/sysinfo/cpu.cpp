@@ -58,7 +58,7 @@ void read_flags(const std::string& cpuinfo, CpuInfo& cpu) {
 std::optional<std::int64_t> parse_cache_size(std::string_view text) {
   std::int64_t factor = 1;
   if (text.ends_with('K')) factor = 1024;
-  if (text.ends_with('M')) factor = 1024 * 1024;
+  if (text.ends_with('M')) factor = std::int64_t{1024} * 1024;
   if (factor != 1) text.remove_suffix(1);
   const auto value = parse_integer(text);
   if (!value || *value <= 0 || *value > (std::int64_t{1} << 40)) return std::nullopt;

@@ -41,10 +41,10 @@ std::optional<Numbers> read_distances(const fs::path& path, std::size_t num_node
   return is_good ? std::optional(distances) : std::nullopt;
 }
 
-NumaTopology one_node(const NumaLimits& limits, std::string reason) {
+NumaTopology one_node(const NumaLimits& limits, const std::string& reason) {
   NumaTopology topology;
   topology.nodes.push_back({0, limits.cpus, {}, {}});
-  topology.unknown_reason = std::move(reason);
+  topology.unknown_reason = reason;
   return topology;
 }
 
@@ -111,7 +111,7 @@ NumaTopology read_numa(const fs::path& folder, const NumaLimits& limits) {
     node.id = id;
     std::string error =
         read_node(folder / ("node" + std::to_string(id)), online->size(), limits, node);
-    if (!error.empty()) return one_node(limits, std::move(error));
+    if (!error.empty()) return one_node(limits, error);
     has_cpus = has_cpus || !node.cpus.empty();
     topology.nodes.push_back(std::move(node));
   }
@@ -150,9 +150,9 @@ NumaLimits numa_limits(const fs::path& status) {
 }
 
 const NumaSystem& machine_numa() {
-  static const NumaSystem kSystem{[] { return read_numa(kNodeFolder, numa_limits()); },
-                                  interleave_block, bind_this_thread};
-  return kSystem;
+  static const NumaSystem system{[] { return read_numa(kNodeFolder, numa_limits()); },
+                                 interleave_block, bind_this_thread};
+  return system;
 }
 
 }  // namespace moe::sysinfo

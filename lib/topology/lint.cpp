@@ -8,7 +8,7 @@
 namespace moe::topology {
 
 const std::vector<LintRule>& lint_rules() {
-  static const std::vector<LintRule> kRules = {
+  static const std::vector<LintRule> rules = {
       {"nvlink.self", "an NVLink whose target is the GPU itself",
        "Azure azhpc-images ncv4-topo.xml"},
       {"nvlink.missing", "a GPU without NVLink while its peers have it",
@@ -45,7 +45,7 @@ const std::vector<LintRule>& lint_rules() {
       {"matrix.rows_missing", "a matrix that was cut", "vllm-project/vllm#24513"},
       {"topology.nodes_differ", "nodes of one job that are not alike", "NVIDIA/nccl#856"},
   };
-  return kRules;
+  return rules;
 }
 
 void lint_file(const Topology& topology, std::vector<Remark>& remarks) {

@@ -338,8 +338,8 @@ Topology read_topo_matrix(std::string_view input, const std::string& where,
 }
 
 P2pMatrix read_p2p_matrix(std::string_view input, const std::string& where) {
-  static const std::set<std::string_view> kStates = {"X",   "OK", "CNS", "GNS",
-                                                     "TNS", "NS", "DR",  "U"};
+  static const std::set<std::string_view> known_states = {"X",   "OK", "CNS", "GNS",
+                                                          "TNS", "NS", "DR",  "U"};
   P2pMatrix matrix;
   for (const std::string& line : clean_lines(input.substr(0, kMaxTopoBytes))) {
     const std::vector<std::string_view> words = split_words(line);
@@ -352,7 +352,7 @@ P2pMatrix read_p2p_matrix(std::string_view input, const std::string& where) {
       continue;
     }
     std::vector<std::string> cells;
-    for (std::size_t i = 1; i < words.size() && kStates.contains(words[i]); ++i) {
+    for (std::size_t i = 1; i < words.size() && known_states.contains(words[i]); ++i) {
       cells.emplace_back(words[i]);
     }
     if (cells.size() != matrix.gpus.size() || matrix.cells.size() == matrix.gpus.size()) {

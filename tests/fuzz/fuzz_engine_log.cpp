@@ -22,12 +22,12 @@ constexpr std::string_view kConfig = R"({"model_type": "mixtral", "vocab_size": 
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace moe::planner;
-  static const moe::model::Architecture kModel =
+  static const moe::model::Architecture architecture =
       moe::model::parse_architecture(kConfig, "config.json");
   try {
     const EngineLog log =
         parse_engine_log(std::string_view(reinterpret_cast<const char*>(data), size), "input");
-    const LogComparison comparison = compare_log(log, kModel, {});
+    const LogComparison comparison = compare_log(log, architecture, {});
     for (const LogTerm& term : comparison.terms) {
       MOE_CHECK(!term.predicted || std::isfinite(*term.predicted));
       MOE_CHECK(!term.logged || std::isfinite(*term.logged));

@@ -14,11 +14,11 @@
 namespace {
 
 const moe::topology::NcclVariables& shipped() {
-  static const moe::topology::NcclVariables kVariables = [] {
+  static const moe::topology::NcclVariables known = [] {
     const std::string path = std::string(MOE_SOURCE_DIR) + "/scenarios/nccl/variables.json";
     return moe::topology::nccl_variables_from_json(moe::json::parse_file(path), path);
   }();
-  return kVariables;
+  return known;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr std::uint64_t kSeed = 20240607;
 constexpr int kDraws = 300;
 
 const std::vector<model::Architecture>& models() {
-  static const std::vector<model::Architecture> kModels = [] {
+  static const std::vector<model::Architecture> all = [] {
     std::vector<model::Architecture> list;
     for (const char* name :
          {"Mixtral-8x7B-v0.1", "DeepSeek-V3", "Qwen3-30B-A3B", "gpt-oss-120b", "Jamba-v0.1",
@@ -29,7 +29,7 @@ const std::vector<model::Architecture>& models() {
     }
     return list;
   }();
-  return kModels;
+  return all;
 }
 
 struct Draw {

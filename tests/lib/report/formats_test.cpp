@@ -25,7 +25,7 @@ using test::sample_report;
 void expect_exposition(const std::string& text) {
   static const std::regex kHelp("# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) .*");
   static const std::regex kType("# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) gauge");
-  static const std::regex kSample(
+  static const std::regex sample(
       "([a-zA-Z_:][a-zA-Z0-9_:]*)"
       "\\{([a-zA-Z_]\\w*=\"([^\"\\\\\n]|\\\\[\\\\\"n])*\"(,[a-zA-Z_]\\w*=\"([^\"\\\\\n]|\\\\["
       "\\\\\"n])*\")*)?"
@@ -42,7 +42,7 @@ void expect_exposition(const std::string& text) {
     } else if (std::regex_match(line, match, kType)) {
       EXPECT_EQ(match[1], family);
     } else {
-      ASSERT_TRUE(std::regex_match(line, match, kSample)) << line;
+      ASSERT_TRUE(std::regex_match(line, match, sample)) << line;
       EXPECT_EQ(match[1], family);
       EXPECT_TRUE(series.insert(line.substr(0, line.find("} "))).second) << line;
     }
