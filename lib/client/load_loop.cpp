@@ -155,7 +155,7 @@ bool LoadLoop::make_request(Client& client, double intended_s) {
   request.record.requested_output_tokens = spec->output_tokens;
   request.client = std::move(client);
   request.exchange =
-      transport_.prepare(spec->path, std::move(spec->body), request.record.request_id, &request);
+      transport_.prepare(spec->path, spec->body, request.record.request_id, &request);
   ++num_unsent_;
   if (intended_s >= 0.0) {
     due_.push({intended_s, &request});

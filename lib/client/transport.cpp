@@ -198,7 +198,7 @@ Transport::Transport(const Endpoint& endpoint, const TransportOptions& options)
     : impl_(std::make_unique<Impl>(endpoint, options)) {}
 Transport::~Transport() = default;
 
-Transport::Exchange* Transport::prepare(const std::string& path, std::string body,
+Transport::Exchange* Transport::prepare(const std::string& path, std::string_view body,
                                         const std::string& request_id, ExchangeListener* listener) {
   if (impl_->idle.empty()) {
     impl_->exchanges.push_back(impl_->make_exchange());

@@ -68,7 +68,7 @@ class Transport {
   // A POST that waits for start(), with `request_id` as X-Request-Id. `listener` and the returned
   // exchange live until on_end or drop(); the handle is then used again.
   struct Exchange;
-  [[nodiscard]] Exchange* prepare(const std::string& path, std::string body,
+  [[nodiscard]] Exchange* prepare(const std::string& path, std::string_view body,
                                   const std::string& request_id, ExchangeListener* listener);
   // Sends in the next run_pass(), in the order of the calls.
   void start(Exchange* exchange);
