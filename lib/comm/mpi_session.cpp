@@ -22,7 +22,7 @@ constexpr int kExitTag = 4;
 constexpr int kTroubleTag = 5;
 // How long rank 0 listens for what the others saw, after its own wait is over.
 constexpr double kListenS = 1.5;
-constexpr std::size_t kTroubleBytes = 64 * 1024;
+constexpr std::size_t kTroubleBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 // "rank waited interrupted sender receiver ... | operation"; only between processes of one build.

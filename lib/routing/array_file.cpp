@@ -77,7 +77,7 @@ class NpyHeader {
     if (quote != '\'' && quote != '"') refuse();
     const std::size_t end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) refuse();
-    const std::string value(text_.substr(at_ + 1, end - at_ - 1));
+    std::string value(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return value;
   }

@@ -75,7 +75,7 @@ void copy_elements(const std::byte* from, std::int64_t stride, std::span<Out> ou
   for (Out& value : out) {
     Element element;
     std::memcpy(&element, from, sizeof(Element));
-    value = static_cast<Out>(element);
+    value = static_cast<Out>(element);  // NOLINT(bugprone-signed-char-misuse): numbers, no text
     from += step;
   }
 }
