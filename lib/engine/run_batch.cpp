@@ -28,7 +28,7 @@ class BatchLoop {
     std::size_t num_steps = 0;
     while (!active_.empty() && !interrupt.requested()) step(num_steps++);
     result_.steps.resize(num_steps);
-    result_.total_s = now_s();
+    result_.total_s = last_token_s_;
     result_.decode_s = result_.total_s - result_.prefill_s;
     probe(0.0);
     result_.probes.resize(num_probes_);
@@ -103,7 +103,7 @@ class BatchLoop {
     }
     const std::span<const float> logits = engine_.forward(entries_);
     take_tokens(logits);
-    result_.prefill_s = now_s();
+    result_.prefill_s = last_token_s_;
     accumulate(engine_.last_stats(), result_.prefill);
     const std::size_t first = first_probe();
     probe(kProbeIntervalS);
@@ -120,7 +120,7 @@ class BatchLoop {
     step.num_sequences = static_cast<std::int32_t>(active_.size());
     const std::span<const float> logits = engine_.forward(entries_);
     take_tokens(logits);
-    step.duration_s = now_s() - step.begin_s;
+    step.duration_s = last_token_s_ - step.begin_s;
     const ForwardStats& stats = engine_.last_stats();
     step.weight_bytes_read = stats.weight_bytes_read;
     step.expert_weight_bytes_read = stats.expert_weight_bytes_read;
@@ -134,7 +134,9 @@ class BatchLoop {
     step.probes = probes_since(first, num_probes_ > first + 1);
   }
 
-  // Samples one token for every active request, rows in their order; finished ones leave.
+  // Samples one token for every active request, rows in their order; finished ones leave. The last
+  // token ends the pass by the same reading of the clock: another one may come late on a busy
+  // machine, and the times would not add up.
   void take_tokens(std::span<const float> logits) {
     const auto vocab = static_cast<std::size_t>(engine_.config().vocab_size);
     const std::vector<std::int32_t>& eos = engine_.config().eos_token_ids;
@@ -145,7 +147,8 @@ class BatchLoop {
       RequestResult& result = result_.requests[request];
       last_tokens_[request] = token;
       result.token_ids.push_back(token);
-      result.token_times_s.push_back(now_s());
+      last_token_s_ = now_s();
+      result.token_times_s.push_back(last_token_s_);
     }
     std::erase_if(active_, [&](std::size_t request) {
       RequestResult& result = result_.requests[request];
@@ -166,6 +169,7 @@ class BatchLoop {
   std::vector<std::size_t> active_;  // requests that still want tokens
   std::vector<std::int32_t> last_tokens_;
   std::vector<Rng> rngs_;
+  double last_token_s_ = 0.0;  // since start_s
   std::size_t num_probes_ = 0;
   double last_probe_s_ = 0.0;
   double paused_s_ = 0.0;  // time of the probes since start_s

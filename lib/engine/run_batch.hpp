@@ -58,9 +58,9 @@ struct DecodeStep {
 
 struct RunBatchResult {
   double start_s = 0.0;    // clock value when the prefill began
-  double prefill_s = 0.0;  // the one forward pass over all prompts
+  double prefill_s = 0.0;  // the one forward pass over all prompts, first tokens included
   double decode_s = 0.0;   // from the end of the prefill to the last token
-  double total_s = 0.0;
+  double total_s = 0.0;    // to the last token
   std::vector<RequestResult> requests;
   std::vector<DecodeStep> steps;
   ForwardStats prefill;  // of the prefill

@@ -159,6 +159,23 @@ TEST_F(LoopsTest, RunBatchGivesEverySequenceItsOwnText) {
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0), 2 * 22);
 }
 
+// On a busy machine time passes between any two readings.
+TEST_F(LoopsTest, TheLastTokenEndsAPassAndTheBatch) {
+  Engine engine = load_engine(model_, small_options(64, 2));
+  const TickingClock clock;
+  for (const std::int64_t output : {1, 4}) {
+    const std::vector<BatchRequest> requests = {{prompt_, output}, {prompt_, output}};
+    const RunBatchResult result = run_batch(engine, requests, {}, clock, interrupt_);
+    const std::vector<double>& times_s = result.requests[1].token_times_s;
+    EXPECT_EQ(times_s.front(), result.prefill_s);
+    EXPECT_EQ(times_s.back(), result.total_s);
+    EXPECT_EQ(result.decode_s, result.total_s - result.prefill_s);
+    for (std::size_t step = 0; step < result.steps.size(); ++step) {
+      EXPECT_EQ(result.steps[step].begin_s + result.steps[step].duration_s, times_s[step + 1]);
+    }
+  }
+}
+
 TEST_F(LoopsTest, TheClockOfABatchStandsStillWhileCoresAreProbed) {
   Engine engine = load_engine(model_, small_options(64, 1));
   FakeClock clock;
