@@ -142,7 +142,7 @@ HumanTable layout_distributions(const Report& report) {
                  {"p90", "", true},     {"p95", "", true},     {"p99", "", true},
                  {"mean", "", true},    {"min", "", true},     {"max", "", true}};
   bool some_absent = false;
-  for (const auto& entry : report.metrics) {
+  for (const auto& entry : report.metrics) {  // clang 14 captures no structured binding in show
     const std::string& name = entry.first;
     const Metric& metric = entry.second;
     if (!metric.distribution || is_of_one_point(name)) continue;

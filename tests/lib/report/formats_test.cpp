@@ -23,8 +23,8 @@ using test::sample_report;
 // The rules of the text exposition format: HELP, then TYPE, then the samples of one family, each
 // family once, each combination of labels once.
 void expect_exposition(const std::string& text) {
-  static const std::regex kHelp("# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) .*");
-  static const std::regex kType("# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) gauge");
+  static const std::regex help("# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) .*");
+  static const std::regex type("# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) gauge");
   static const std::regex sample(
       "([a-zA-Z_:][a-zA-Z0-9_:]*)"
       "\\{([a-zA-Z_]\\w*=\"([^\"\\\\\n]|\\\\[\\\\\"n])*\"(,[a-zA-Z_]\\w*=\"([^\"\\\\\n]|\\\\["
@@ -36,10 +36,10 @@ void expect_exposition(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
-    if (std::regex_match(line, match, kHelp)) {
+    if (std::regex_match(line, match, help)) {
       EXPECT_TRUE(families.insert(match[1]).second) << line;
       family = match[1];
-    } else if (std::regex_match(line, match, kType)) {
+    } else if (std::regex_match(line, match, type)) {
       EXPECT_EQ(match[1], family);
     } else {
       ASSERT_TRUE(std::regex_match(line, match, sample)) << line;
