@@ -20,12 +20,19 @@ struct Avx2 {
 
   // 16 registers: 12 hold sums, the others a panel column and an activation.
   static constexpr int kMaxTileRows = 6;
-  [[nodiscard]] static constexpr int tile_panels(int rows, bool is_coded) noexcept {
+  [[nodiscard]] static constexpr int tile_panels(int rows, bool is_coded, std::int64_t) noexcept {
     if (rows == 1) {
       return 4;
     }
     return rows == 2 || (rows == 3 && !is_coded) ? 2 : 1;
   }
+  // One row is done before the processor's own prefetcher falls behind, and steps that are small
+  // beside a line are too many.
+  [[nodiscard]] static constexpr bool fetches_in_tile(int rows, std::int64_t step_bytes) noexcept {
+    return rows > 1 && step_bytes >= 32;
+  }
+  [[nodiscard]] static constexpr bool fetches_next(int, int) noexcept { return false; }
+  [[nodiscard]] static constexpr bool fetches_in_stage(std::int64_t) noexcept { return true; }
   [[nodiscard]] static constexpr bool forgets_between_steps(int rows, int panels) noexcept {
     return rows * panels >= 4;
   }

@@ -107,7 +107,7 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
                                         : S::load(out + i / P * kAttentionKeys + i % P * kLanes);
         }
         constexpr std::int64_t kPanelBytes = kTransposeDims * 64;
-        accumulate_tile<S, F32Product<S>, R, P, false>(
+        accumulate_tile<S, F32Product<S>, R, P, Fetch::kNothing>(
             {keys + p * kPanelBytes, kPanelBytes, group.q + first, dim, num_dims}, sums);
 #pragma GCC unroll 64
         for (int i = 0; i < R * P; ++i) {

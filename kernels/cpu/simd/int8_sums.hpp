@@ -88,7 +88,7 @@ struct Int8Sums {
   }
 
  private:
-  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
+  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false, 64);
   // A panel of a stage is 4 KiB.
   static constexpr std::int64_t kStageSteps = 64;
   static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
@@ -189,7 +189,9 @@ struct Int8Sums {
       const std::byte* at = codes + idx * block_bytes;
       std::int64_t col = 0;
       for (; col + S::kDotCols <= cols; col += S::kDotCols) {
-        fetch_ahead(at);
+        if constexpr (S::fetches_in_stage(kCodeStepBytes)) {
+          fetch_ahead(at);
+        }
         S::store_dot(out, Codes::load(at));
         at += kCodeStepBytes;
         out += kStepBytes;
@@ -236,6 +238,7 @@ struct Int8Sums {
 
   struct Shape {
     static constexpr bool kIsCoded = true;
+    static constexpr std::int64_t kStepBytes = kCodeStepBytes;
   };
   template <int max_panels, class Visit>
   [[gnu::always_inline]] static void cover_panels_of(int rows, int panels, Visit visit) noexcept {
@@ -261,7 +264,7 @@ struct Int8Sums {
           forget_loads();
         }
         const std::byte* const at = w + p * panel_stride;
-        if constexpr (!is_staged && fetches_ahead(R, kBytes)) {
+        if constexpr (!is_staged && S::fetches_in_tile(R, kBytes)) {
           fetch_ahead(at);
         }
         const Dot weight = is_staged ? S::load_dot(at) : Codes::load(at);

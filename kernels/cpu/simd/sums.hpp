@@ -45,14 +45,19 @@ struct ColumnRange {
   return static_cast<float*>(static_cast<void*>(at));
 }
 
+template <class S>
+[[nodiscard]] constexpr int num_tiles(int num_rows) noexcept {
+  return (num_rows + S::kMaxTileRows - 1) / S::kMaxTileRows;
+}
+
 // Calls visit(first_row, num_rows) for tiles of at most kMaxTileRows rows of nearly equal size.
 template <class S, class Visit>
 [[gnu::always_inline]] inline void for_each_tile(int num_rows, Visit visit) noexcept {
-  const int num_tiles = (num_rows + S::kMaxTileRows - 1) / S::kMaxTileRows;
-  const int tile_rows = num_rows / num_tiles;
-  const int num_larger = num_rows % num_tiles;
+  const int tiles = num_tiles<S>(num_rows);
+  const int tile_rows = num_rows / tiles;
+  const int num_larger = num_rows % tiles;
   int first = 0;
-  for (int tile = 0; tile < num_tiles; ++tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     const int rows = tile_rows + (tile < num_larger ? 1 : 0);
     visit(first, rows);
     first += rows;
@@ -90,7 +95,9 @@ template <class S, class Product>
                                                  std::byte* out) noexcept {
   const std::int64_t whole_cols = num_cols / Product::kColumns * Product::kColumns;
   for (std::int64_t col = 0; col < whole_cols; col += Product::kColumns) {
-    fetch_ahead(codes);
+    if constexpr (S::fetches_in_stage(Product::kStepBytes)) {
+      fetch_ahead(codes);
+    }
 #pragma GCC unroll 2
     for (int s = 0; s < Product::kSubSteps; ++s) {
       S::store(as_floats(out), Product::weight(codes, s, true));
@@ -117,8 +124,7 @@ struct PlainSums {
   static void add_columns(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                           const RowBlock<Activation>& block, ColumnRange cols,
                           ColumnRange x_cols) noexcept {
-    const std::byte* data = weight.data + panel * weight.panel_stride_bytes +
-                            cols.first / Product::kColumns * Product::kStepBytes;
+    const std::byte* data = weight.data + panel * weight.panel_stride_bytes + bytes_of(cols.first);
     const bool is_staged = Product::kIsStaged && block.num_rows >= S::kStageRows;
     const std::int64_t chunk = is_staged                           ? S::kStagedCols
                                : block.num_rows <= S::kMaxTileRows ? weight.cols
@@ -128,34 +134,48 @@ struct PlainSums {
       const std::int64_t count = smaller(chunk, cols.count - done);
       const ColumnRange piece{x_cols.first + done, count};
       const bool is_first = cols.first + done == 0;
+      // The next columns of these panels, or the first ones of the panels after them.
+      const std::int64_t delta = done + chunk < cols.count
+                                     ? bytes_of(chunk)
+                                     : num_panels * weight.panel_stride_bytes - bytes_of(done);
       if constexpr (Product::kIsStaged) {
         if (is_staged) {
           add_staged(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
         } else {
-          add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
+          add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first, delta);
         }
       } else {
-        add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
+        add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first, delta);
       }
-      data += chunk / Product::kColumns * Product::kStepBytes;
+      data += bytes_of(chunk);
       done += chunk;
     } while (done < cols.count);
   }
 
  private:
+  // Of whole steps of a panel.
+  [[nodiscard]] static constexpr std::int64_t bytes_of(std::int64_t num_cols) noexcept {
+    return num_cols / Product::kColumns * Product::kStepBytes;
+  }
+
   static void add_direct(const std::byte* data, std::int64_t panel_stride, int num_panels,
-                         const RowBlock<Activation>& block, ColumnRange cols,
-                         bool is_first) noexcept {
+                         const RowBlock<Activation>& block, ColumnRange cols, bool is_first,
+                         std::int64_t next_delta) noexcept {
+    const NextPiece next{next_delta, num_tiles<S>(block.num_rows)};
+    int tile = 0;
     for_each_tile<S>(block.num_rows, [&](int first, int rows) {
       cover_tile<S, Product, kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+        constexpr Fetch kFetch = S::fetches_next(R, P) ? Fetch::kNext : Fetch::kAhead;
         float* at = block.sums + first * block.sums_stride + p * kLanes;
+        const std::byte* const panel = data + p * panel_stride;
         Matrix<typename S::V, R, P> sums;
         load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
-        accumulate_tile<S, Product, R, P, true>(
-            {data + p * panel_stride, panel_stride, block.rows + first, cols.first, cols.count},
-            sums);
+        accumulate_tile<S, Product, R, P, kFetch>(
+            {panel, panel_stride, block.rows + first, cols.first, cols.count}, sums,
+            next.lines_of(tile, panel, panel_stride));
         store_sums<S, R, P>(sums, at, block.sums_stride);
       });
+      ++tile;
     });
   }
 
@@ -176,7 +196,7 @@ struct PlainSums {
           float* at = block.sums + first * block.sums_stride + p * kLanes;
           Matrix<typename S::V, R, 1> sums;
           load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
-          accumulate_tile<S, F32Product<S>, R, 1, false>(
+          accumulate_tile<S, F32Product<S>, R, 1, Fetch::kNothing>(
               {panel, 0, block.rows + first, cols.first, cols.count}, sums);
           store_sums<S, R, 1>(sums, at, block.sums_stride);
         });
@@ -345,7 +365,8 @@ struct ScaledSums {
   }
 
  private:
-  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false);
+  static constexpr int kStagedPanels =
+      S::tile_panels(S::kMaxTileRows, false, StagedProduct::kStepBytes);
   static constexpr std::int64_t kMaxStagedBlocks = 8;
   [[nodiscard]] static constexpr std::int64_t staged_bytes(std::int64_t num_cols) noexcept {
     return (num_cols + StagedProduct::kColumns - 1) / StagedProduct::kColumns * 64;
@@ -500,7 +521,7 @@ struct ScaledSums {
     for (std::int64_t begin = 0; begin < range.num_cols; begin += block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(out, out_stride, true, sums);
-      accumulate_tile<S, Product, R, P, true>(
+      accumulate_tile<S, Product, R, P, Fetch::kAhead>(
           {panel + header_bytes, weight.panel_stride_bytes, rows, begin,
            smaller(block_cols, range.num_cols - begin)},
           sums);
@@ -603,7 +624,7 @@ struct ScaledSums {
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
-      accumulate_tile<S, StagedProduct, R, P, false>(
+      accumulate_tile<S, StagedProduct, R, P, Fetch::kNothing>(
           {weights, kStagedPanelBytes, block.rows + first_row, stage.first_col + done,
            smaller(stage.block_cols, stage.num_cols - done)},
           sums);

@@ -219,23 +219,55 @@ struct TileInput {
 }
 
 // Weights that come from memory are asked for this far ahead of their use, so that the next arrive
-// while these are multiplied. Past the end of a panel lies the next one, past the last nothing is
-// read.
+// while these are multiplied, where a level says that it pays. Past the end of a panel lies the
+// next one, past the last nothing is read.
 inline constexpr std::int64_t kAheadBytes = 4096;
 [[gnu::always_inline]] inline void fetch_ahead(const std::byte* at) noexcept {
   __builtin_prefetch(at + kAheadBytes);
 }
-// Where it pays in the loop of a tile: one row is done before the processor's own prefetcher falls
-// behind, and steps that are small beside a line are too many.
-[[nodiscard]] constexpr bool fetches_ahead(int rows, std::int64_t step_bytes) noexcept {
-  return rows > 1 && step_bytes >= 32;
+
+// Which memory a tile asks for while it multiplies: none, its own further on, or the next piece's.
+enum class Fetch : std::uint8_t { kNothing, kAhead, kNext };
+
+// Where a tile asks for the next piece, a line of either a step.
+struct NextLines {
+  const std::byte* lines[2];
+};
+
+// Tiles that share a piece of four panels, its panels `delta` bytes from those of the next piece:
+// while they multiply they ask for that, so that memory is read at an even pace and not by the
+// first tile alone. Of two tiles each takes two panels, of three the first does, of more four take
+// one.
+struct NextPiece {
+  static constexpr int kPanels = 4;
+  std::int64_t delta;
+  int num_tiles;
+
+  // What tile `tile` asks for; its own panel where nothing is left.
+  [[nodiscard]] [[gnu::always_inline]] NextLines lines_of(int tile, const std::byte* panel,
+                                                          std::int64_t stride) const noexcept {
+    NextLines out{{panel, panel}};
+    const bool takes_two = num_tiles == 2 || (num_tiles == 3 && tile == 0);
+    const int first = num_tiles == 2 ? 2 * tile : num_tiles == 3 && tile > 0 ? tile + 1 : tile;
+    if (num_tiles > 1 && first < kPanels) {
+      out.lines[0] = panel + delta + first * stride;
+      out.lines[1] = takes_two ? out.lines[0] + stride : panel;
+    }
+    return out;
+  }
+};
+
+// Into the second-level cache: the first has no room beside the piece in use.
+[[gnu::always_inline]] inline void fetch_next(const NextLines& next, std::int64_t offset) noexcept {
+  __builtin_prefetch(next.lines[0] + offset, 0, 2);
+  __builtin_prefetch(next.lines[1] + offset, 0, 2);
 }
 
-// sums[r][p] += the products over the columns of the input, one chain each. is_streamed: the
-// weights come from memory.
-template <class S, class Product, int R, int P, bool is_streamed>
+// sums[r][p] += the products over the columns of the input, one chain each.
+template <class S, class Product, int R, int P, Fetch fetch>
 [[gnu::always_inline]] inline void accumulate_tile(
-    const TileInput<typename Product::Activation>& in, Matrix<typename S::V, R, P>& sums) noexcept {
+    const TileInput<typename Product::Activation>& in, Matrix<typename S::V, R, P>& sums,
+    [[maybe_unused]] const NextLines& next = {}) noexcept {
   Array<const typename Product::Activation*, R> x;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -254,12 +286,17 @@ template <class S, class Product, int R, int P, bool is_streamed>
       if constexpr (S::forgets_between_steps(R, P)) {
         forget_loads();
       }
+      if constexpr (fetch == Fetch::kNext) {
+        if (s == 0) {
+          fetch_next(next, offset);
+        }
+      }
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
         if constexpr (S::forgets_between_panels(R, P)) {
           forget_loads();
         }
-        if constexpr (is_streamed && fetches_ahead(R, Product::kStepBytes)) {
+        if constexpr (fetch == Fetch::kAhead && S::fetches_in_tile(R, Product::kStepBytes)) {
           if (s == 0) {
             fetch_ahead(w[p] + offset);
           }
@@ -307,7 +344,7 @@ template <int R, int P, class Visit>
 template <class S, class Product, int kMaxPanels, int kMaxRows = S::kMaxTileRows, class Visit>
 [[gnu::always_inline]] inline void cover_tile(int rows, int panels, Visit visit) noexcept {
   if (rows == kMaxRows) {
-    constexpr int kWidest = S::tile_panels(kMaxRows, Product::kIsCoded);
+    constexpr int kWidest = S::tile_panels(kMaxRows, Product::kIsCoded, Product::kStepBytes);
     cover_panels<kMaxRows, (kWidest < kMaxPanels ? kWidest : kMaxPanels)>(0, panels, visit);
   } else if constexpr (kMaxRows > 1) {
     cover_tile<S, Product, kMaxPanels, kMaxRows - 1>(rows, panels, visit);
