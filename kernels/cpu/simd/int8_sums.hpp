@@ -92,6 +92,7 @@ struct Int8Sums {
   // A panel of a stage is 4 KiB.
   static constexpr std::int64_t kStageSteps = 64;
   static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
+  static constexpr int kMaxPieceBlocks = static_cast<int>(kStageCols / kInt8BlockAlignment);
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
   static constexpr int kBufferElements = kMaxBlockRows * 256;
@@ -179,14 +180,24 @@ struct Int8Sums {
     return Codes::load(step);
   }
 
-  // The blocks of a piece from `codes` on, the codes of its first block in one panel; a block takes
-  // whole steps.
-  static void stage(const PackedMatrix& weight, const Piece& piece, const std::byte* codes,
-                    std::byte* out) noexcept {
+  // A piece of a few panels, unpacked in the L1 cache; a block takes whole steps.
+  struct Stage {
+    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels * kStageSteps * kStepBytes)> codes;
+    alignas(64) Array<float, kStagedPanels * kMaxPieceBlocks * kLanes> scales;
+  };
+  static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
+
+  // One panel of the piece; header: of its first block.
+  static void fill_stage(const PackedMatrix& weight, const Piece& piece, const std::byte* header,
+                         std::byte* out, float* scales) noexcept {
     const std::int64_t block_bytes = Codes::block_bytes(weight);
+    const std::int64_t skipped =
+        Codes::header_bytes(weight) + piece.first_col / Codes::kCodesPerByte * kPanelRows;
     for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
+      S::store(scales + idx * kLanes, Codes::scale(weight, header));
       const std::int64_t cols = piece.cols_of(weight, idx);
-      const std::byte* at = codes + idx * block_bytes;
+      const std::byte* at = header + skipped;
+      header += block_bytes;
       std::int64_t col = 0;
       for (; col + S::kDotCols <= cols; col += S::kDotCols) {
         if constexpr (S::fetches_in_stage(kCodeStepBytes)) {
@@ -203,36 +214,54 @@ struct Int8Sums {
     }
   }
 
-  // One panel's codes of the first block of the piece.
-  [[nodiscard]] static const std::byte* first_codes(const PackedMatrix& weight, const Piece& piece,
-                                                    const std::byte* panel) noexcept {
-    return panel + piece.block * Codes::block_bytes(weight) + Codes::header_bytes(weight) +
-           piece.first_col / Codes::kCodesPerByte * kPanelRows;
+  // From a piece of a panel to the next one: of the panel, or after the last the first of the panel
+  // after these.
+  [[nodiscard]] static std::int64_t bytes_to_next(const PackedMatrix& weight, const Piece& piece,
+                                                  int num_panels) noexcept {
+    const std::int64_t block_bytes = Codes::block_bytes(weight);
+    if (!piece.ends_block) return piece.num_cols / Codes::kCodesPerByte * kPanelRows;
+    const std::int64_t end = piece.block + piece.num_blocks;
+    if (end * weight.block_cols < weight.cols) return piece.num_blocks * block_bytes;
+    return num_panels * weight.panel_stride_bytes - piece.block * block_bytes;
   }
 
   static void run_staged(const PackedMatrix& weight, const std::byte* data, int first_panel,
                          int num_panels, const Piece& piece, const Rows& block,
                          std::int32_t* chains) noexcept {
-    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels * kStageSteps * kStepBytes)> staged;
-    constexpr std::int64_t kStride = kStageSteps * kStepBytes;
+    Stage stage;
+    const std::byte* const headers =
+        data + first_panel * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
     for (int p = 0; p < num_panels; ++p) {
-      const std::byte* panel = data + (first_panel + p) * weight.panel_stride_bytes;
-      stage(weight, piece, first_codes(weight, piece, panel), staged + p * kStride);
+      fill_stage(weight, piece, headers + p * weight.panel_stride_bytes,
+                 stage.codes + p * kStagedPanelBytes,
+                 stage.scales + p * kMaxPieceBlocks * kLanes);
     }
+    const NextPiece next{bytes_to_next(weight, piece, num_panels),
+                         num_tiles<S>(block.num_rows)};
+    int tile = 0;
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
       cover_panels_of<kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        multiply<true, R, P>(weight, piece, data, first_panel + p, staged + p * kStride, kStride,
+        const std::byte* const header = headers + p * weight.panel_stride_bytes;
+        multiply<true, R, P>(weight, piece,
+                             {header, stage.codes + p * kStagedPanelBytes, kStagedPanelBytes,
+                              stage.scales + p * kMaxPieceBlocks * kLanes, first_panel + p,
+                              next.lines_of(tile, header, weight.panel_stride_bytes)},
                              first_row, block, chains);
       });
+      ++tile;
     });
   }
 
   static void run_direct(const PackedMatrix& weight, const std::byte* data, int num_panels,
                          const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
+    const std::int64_t skipped =
+        Codes::header_bytes(weight) + piece.first_col / Codes::kCodesPerByte * kPanelRows;
     cover_panels_of<kMaxGroupPanels>(block.num_rows, num_panels, [&]<int R, int P>(int p) {
-      const std::byte* const panel = data + p * weight.panel_stride_bytes;
-      multiply<false, R, P>(weight, piece, data, p, first_codes(weight, piece, panel),
-                            weight.panel_stride_bytes, 0, block, chains);
+      const std::byte* const header =
+          data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
+      multiply<false, R, P>(weight, piece,
+                            {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}}, 0,
+                            block, chains);
     });
   }
 
@@ -245,16 +274,18 @@ struct Int8Sums {
     cover_tile<S, Shape, max_panels>(rows, panels, visit);
   }
 
-  // sums += products of the steps [first, end); w: of the first panel, the others panel_stride
+  // sums += products of the steps before `end`; w: of the first panel, the others panel_stride
   // apart.
   template <bool is_staged, int R, int P>
   [[gnu::always_inline]] static void add_steps(const std::byte* w, std::int64_t panel_stride,
                                                const Array<const DotElement*, R>& x,
-                                               std::int64_t first, std::int64_t end,
+                                               std::int64_t end, const NextLines& next,
                                                Matrix<I, R, P>& sums) noexcept {
     constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
-    w += first * kBytes;
-    for (std::int64_t step = first; step < end; ++step) {
+    for (std::int64_t step = 0; step < end; ++step) {
+      if constexpr (is_staged && S::fetches_next(R, P)) {
+        fetch_next(next, step * kCodeStepBytes);
+      }
       if constexpr (S::forgets_between_steps(R, P)) {
         forget_loads();
       }
@@ -297,10 +328,10 @@ struct Int8Sums {
   template <bool is_staged, int R, int P>
   [[gnu::always_inline]] static void add_columns(const std::byte* w, std::int64_t panel_stride,
                                                  const Array<const DotElement*, R>& x,
-                                                 std::int64_t cols,
+                                                 std::int64_t cols, const NextLines& next,
                                                  Matrix<I, R, P>& sums) noexcept {
     const std::int64_t steps = is_staged ? ceil_div(cols, S::kDotCols) : cols / S::kDotCols;
-    add_steps<is_staged, R, P>(w, panel_stride, x, 0, steps, sums);
+    add_steps<is_staged, R, P>(w, panel_stride, x, steps, next, sums);
     if constexpr (!is_staged) {
       const std::int64_t rest = cols - steps * S::kDotCols;
       if (rest > 0) {
@@ -321,7 +352,7 @@ struct Int8Sums {
         sums[r][p] = S::broadcast_int(0);
       }
     }
-    add_columns<is_staged, R, P>(w, panel_stride, x, cols, sums);
+    add_columns<is_staged, R, P>(w, panel_stride, x, cols, {}, sums);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -404,19 +435,32 @@ struct Int8Sums {
     }
   }
 
-  // The blocks of a piece for R rows and P panels: codes at `w` (packed, or staged), scales in the
-  // panels from data + panel * stride on.
+  // Where a tile finds its panels: the header of the piece's first block, its codes (packed, or
+  // staged) and staged scales, all of the first panel.
+  struct TilePanels {
+    const std::byte* header;
+    const std::byte* codes;
+    std::int64_t codes_stride;  // from panel to panel
+    const float* scales;
+    int first;  // of the group
+    NextLines next;
+  };
+
+  // The blocks of a piece for R rows and P panels.
   template <bool is_staged, int R, int P>
-  static void multiply(const PackedMatrix& weight, const Piece& piece, const std::byte* data,
-                       int panel, const std::byte* w, std::int64_t w_panel_stride, int first_row,
-                       const Rows& block, std::int32_t* all_chains) noexcept {
+  static void multiply(const PackedMatrix& weight, const Piece& piece, const TilePanels& panels,
+                       int first_row, const Rows& block, std::int32_t* all_chains) noexcept {
     const std::int32_t zero_code = Codes::kCodeBase + common_zero(weight.format, weight.block);
     const std::int64_t block_bytes = Codes::block_bytes(weight);
-    const std::byte* header = data + panel * weight.panel_stride_bytes + piece.block * block_bytes;
-    std::int32_t* const chains = all_chains + (first_row * kMaxGroupPanels + panel) * kPanelRows;
+    const std::byte* header = panels.header;
+    const std::byte* w = panels.codes;
+    NextLines next = panels.next;
+    const std::int64_t w_panel_stride = panels.codes_stride;
+    std::int32_t* const chains =
+        all_chains + (first_row * kMaxGroupPanels + panels.first) * kPanelRows;
     // Copies, which stores to the totals cannot change.
     TileRows<R> rows;
-    rows.totals = block.sums + first_row * block.sums_stride + panel * kLanes;
+    rows.totals = block.sums + first_row * block.sums_stride + panels.first * kLanes;
     rows.totals_stride = block.sums_stride;
     for (int r = 0; r < R; ++r) {
       rows.scales[r] = block.block_scales[first_row + r] + piece.block;
@@ -435,7 +479,9 @@ struct Int8Sums {
       }
       begin_sums<R, P>(piece, zero_code, rows, idx, chains, sums);
       if constexpr (!kIsNarrow) {
-        add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
+        add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, next, sums);
+        next.lines[0] += block_bytes;
+        next.lines[1] += block_bytes;
       }
       if (!piece.ends_block) {
 #pragma GCC unroll 8
@@ -447,45 +493,69 @@ struct Int8Sums {
         }
         return;
       }
-      finish_block<R, P>(weight, header, idx, rows, sums);
+      finish_block<is_staged, R, P>(weight, header, panels.scales + idx * kLanes, idx, rows, sums);
       w += is_staged ? ceil_div(cols, S::kDotCols) * kStepBytes : block_bytes;
       header += block_bytes;
     }
   }
 
-  // totals += scale * activation scale * sums, and the part of the offsets; idx: of the block in
-  // the piece.
-  template <int R, int P>
+  // totals += scale * activation scale * sums, and the part of the offsets; scales: staged ones;
+  // idx: of the block in the piece.
+  template <bool is_staged, int R, int P>
   [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
-                                                  const std::byte* header, std::int64_t idx,
+                                                  const std::byte* header, const float* scales,
+                                                  std::int64_t idx,
                                                   const TileRows<R>& rows,
                                                   Matrix<I, R, P>& sums) noexcept {
+    // Of many rows' groups the compiler knows the stride.
+    const std::int64_t stride = is_staged ? kGroupPanels * kLanes : rows.totals_stride;
+    if (weight.block.offset == OffsetKind::kZeroPoints) {
+      take_zero_points<R, P>(weight, header, idx, rows, sums);
+    }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const std::byte* const at = header + p * weight.panel_stride_bytes;
-      const V scale = Codes::scale(weight, at);
-      if (weight.block.offset == OffsetKind::kZeroPoints) {
-        const I zero = S::load_i8_int(at + scales_bytes(weight.block));
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          sums[r][p] = S::sub_product(sums[r][p], zero, S::broadcast_int(rows.sums[r][idx]));
-        }
-      }
-      float* total = rows.totals + p * kLanes;
+      const V scale = is_staged
+                          ? S::load(scales + p * kMaxPieceBlocks * kLanes)
+                          : Codes::scale(weight, header + p * weight.panel_stride_bytes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
+        float* const total = rows.totals + r * stride + p * kLanes;
         const V factor = S::mul(scale, S::broadcast(rows.scales[r][idx]));
         S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
-        total += rows.totals_stride;
       }
-      if (weight.block.offset == OffsetKind::kF32) {
-        const V offset = Codes::offset(weight, at, scale);
-        total = rows.totals + p * kLanes;
-        for (int r = 0; r < R; ++r) {
-          const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
-          S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
-          total += rows.totals_stride;
-        }
+    }
+    if (weight.block.offset == OffsetKind::kF32) {
+      add_offsets<R, P>(weight, header, idx, rows);
+    }
+  }
+
+  template <int R, int P>
+  [[gnu::always_inline]] static void take_zero_points(const PackedMatrix& weight,
+                                                      const std::byte* header, std::int64_t idx,
+                                                      const TileRows<R>& rows,
+                                                      Matrix<I, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      const I zero = S::load_i8_int(header + p * weight.panel_stride_bytes +
+                                    scales_bytes(weight.block));
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        sums[r][p] = S::sub_product(sums[r][p], zero, S::broadcast_int(rows.sums[r][idx]));
+      }
+    }
+  }
+
+  template <int R, int P>
+  static void add_offsets(const PackedMatrix& weight, const std::byte* header, std::int64_t idx,
+                          const TileRows<R>& rows) noexcept {
+    for (int p = 0; p < P; ++p) {
+      const std::byte* const at = header + p * weight.panel_stride_bytes;
+      const V offset = Codes::offset(weight, at, Codes::scale(weight, at));
+      float* total = rows.totals + p * kLanes;
+      for (int r = 0; r < R; ++r) {
+        const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
+        S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
+        total += rows.totals_stride;
       }
     }
   }

@@ -13,9 +13,6 @@
 
 namespace moe::kernels::simd {
 
-// Panels whose sums are kept at a time: many for few rows, so that wide tiles find enough panels.
-inline constexpr int kFewRows = 6;
-inline constexpr int kGroupPanels = 4;
 inline constexpr int kSumsFloats = kMaxBlockRows * kGroupPanels * 16;
 static_assert(kFewRows * kMaxGroupPanels <= kMaxBlockRows * kGroupPanels);
 

@@ -15,8 +15,11 @@ namespace moe::kernels::simd {
 
 // 48 rows of 2048 f32 activations are 384 KiB: they stay in the L2 cache while panels stream by.
 inline constexpr int kMaxBlockRows = 48;
-// Panels of a group: see products.hpp.
+// Panels of a group, whose sums are kept at a time: many for few rows, so that wide tiles find
+// enough panels.
 inline constexpr int kMaxGroupPanels = 8;
+inline constexpr int kFewRows = 6;
+inline constexpr int kGroupPanels = 4;
 // Columns that all tiles of a block work through before the next, so that panels of long rows are
 // still in the L2 cache for the second tile.
 inline constexpr std::int64_t kChunkCols = 2048;
