@@ -118,21 +118,36 @@ void count_attention(const LayerContext& context, std::int64_t k_dim, std::int64
   }
 }
 
+namespace {
+
+void project_input(const LayerContext& context) {
+  const AttentionWeights& attention = context.weights.attention;
+  Workspace& ws = context.ws;
+  const std::int64_t num_rows = context.pass.num_rows();
+  std::int64_t first_output = 0;
+  for (const kernels::PackedMatrix& matrix : attention.input) {
+    const LinearCall call{
+        &matrix,
+        with_int8(context.exec, matrix, ws.normed.view(), num_rows, ws.int8_x),
+        nullptr,
+        num_rows,
+        attention.input_bias.empty() ? nullptr : attention.input_bias.data() + first_output,
+        ws.input.f32(0) + first_output,
+        ws.input.stride()};
+    run_linear(context.exec, {&call, 1});
+    first_output += padded_rows(matrix.rows);
+  }
+}
+
+}  // namespace
+
 void attention_block(const LayerContext& context) {
   const StageTimer timer(context.exec, Stage::kAttention);
   const model::ModelConfig& config = context.config;
   Workspace& ws = context.ws;
   norm_residual(context.exec, config, context.weights.input_norm, context.pass.num_rows(), ws);
   const AttentionWeights& attention = context.weights.attention;
-  const LinearCall input{&attention.input,
-                         with_int8(context.exec, attention.input, ws.normed.view(),
-                                   context.pass.num_rows(), ws.int8_x),
-                         nullptr,
-                         context.pass.num_rows(),
-                         attention.input_bias.empty() ? nullptr : attention.input_bias.data(),
-                         ws.input.f32(0),
-                         ws.input.stride()};
-  run_linear(context.exec, {&input, 1});
+  project_input(context);
   if (config.attention.is_mla) {
     attend_mla(context);
   } else {

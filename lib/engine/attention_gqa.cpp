@@ -133,7 +133,7 @@ void attend_gqa(const LayerContext& context) {
   const AttentionConfig& config = context.config.attention;
   Workspace& ws = context.ws;
   const std::int64_t num_rows = context.pass.num_rows();
-  for_each_row(context.exec, num_rows, 2 * context.weights.attention.input.rows,
+  for_each_row(context.exec, num_rows, 2 * context.weights.attention.input_rows,
                [&](std::int64_t row) { finish_row(context, row); });
   if (context.layer == 0) {
     observe(context.exec, "q_rope", 0, ws.input.f32(0), num_rows,

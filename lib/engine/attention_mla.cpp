@@ -170,7 +170,7 @@ void attend_mla(const LayerContext& context) {
   Workspace& ws = context.ws;
   const std::int64_t num_rows = context.pass.num_rows();
   const std::int64_t latent_dim = mla.kv_lora_rank + mla.qk_rope_head_dim;
-  for_each_row(exec, num_rows, 2 * weights.input.rows,
+  for_each_row(exec, num_rows, 2 * weights.input_rows,
                [&](std::int64_t row) { store_latent(context, row); });
   const bool has_q_b = mla.q_lora_rank > 0;
   if (has_q_b) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "lib/base/check.hpp"
 #include "lib/base/int_math.hpp"
@@ -24,8 +26,17 @@ void plan_ffn(const FfnView& view, PackPlan& plan, FfnWeights& weights) {
   plan.add({whole(view.down)}, PackOrder::kSequential, &weights.down);
 }
 
+void plan_input(const std::vector<MatrixSlice>& parts, PackPlan& plan, AttentionWeights& weights) {
+  std::vector<std::vector<MatrixSlice>> runs = runs_of_one_format(parts);
+  weights.input.resize(runs.size());
+  for (std::size_t idx = 0; idx < runs.size(); ++idx) {
+    plan.add(std::move(runs[idx]), PackOrder::kSequential, &weights.input[idx]);
+    weights.input_rows += padded_rows(weights.input[idx].rows);
+  }
+}
+
 void plan_gqa(const AttentionView& view, PackPlan& plan, AttentionWeights& weights) {
-  plan.add({whole(view.q), whole(view.k), whole(view.v)}, PackOrder::kSequential, &weights.input);
+  plan_input({whole(view.q), whole(view.k), whole(view.v)}, plan, weights);
   weights.k_offset = padded_rows(view.q.rows);
   weights.v_offset = weights.k_offset + padded_rows(view.k.rows);
 }
@@ -34,7 +45,7 @@ void plan_mla(const model::AttentionConfig& config, const AttentionView& view, P
               AttentionWeights& weights) {
   const model::MlaConfig& mla = config.mla;
   const model::MatrixView& q = mla.q_lora_rank > 0 ? view.q_a : view.q;
-  plan.add({whole(q), whole(view.kv_a)}, PackOrder::kSequential, &weights.input);
+  plan_input({whole(q), whole(view.kv_a)}, plan, weights);
   weights.k_offset = padded_rows(q.rows);
   if (mla.q_lora_rank > 0) {
     plan.add({whole(view.q_b)}, PackOrder::kSequential, &weights.q_b);
@@ -99,7 +110,7 @@ void read_attention_vectors(const AttentionView& view, AttentionWeights& weights
   const std::vector<float> k_bias = read_optional(view.k_bias);
   const std::vector<float> v_bias = read_optional(view.v_bias);
   if (!q_bias.empty() || !k_bias.empty() || !v_bias.empty()) {
-    weights.input_bias.assign(static_cast<std::size_t>(weights.input.rows), 0.0F);
+    weights.input_bias.assign(static_cast<std::size_t>(weights.input_rows), 0.0F);
     const auto place = [&](const std::vector<float>& bias, std::int64_t offset) {
       std::copy(bias.begin(), bias.end(), weights.input_bias.begin() + offset);
     };

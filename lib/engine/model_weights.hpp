@@ -27,8 +27,10 @@ struct FfnWeights {
 
 struct AttentionWeights {
   // The first product on the normed hidden state, parts padded to whole panels. GQA: q, k, v. MLA:
-  // q (or q_a), kv_a. Offsets are output rows.
-  kernels::PackedMatrix input;
+  // q (or q_a), kv_a. One matrix, or one for each run of parts of the same format. Offsets are
+  // output rows.
+  std::vector<kernels::PackedMatrix> input;
+  std::int64_t input_rows = 0;
   std::int64_t k_offset = 0;  // MLA: of kv_a
   std::int64_t v_offset = 0;
   std::vector<float> input_bias;  // padded like the rows, or empty

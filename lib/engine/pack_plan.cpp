@@ -81,6 +81,19 @@ bool have_one_format(const std::vector<MatrixSlice>& parts) {
 
 }  // namespace
 
+std::vector<std::vector<MatrixSlice>> runs_of_one_format(const std::vector<MatrixSlice>& parts) {
+  std::vector<std::vector<MatrixSlice>> runs;
+  for (const MatrixSlice& part : parts) {
+    if (!runs.empty()) {
+      runs.back().push_back(part);
+      if (have_one_format(runs.back())) continue;
+      runs.back().pop_back();
+    }
+    runs.push_back({part});
+  }
+  return runs;
+}
+
 WeightFormat natural_format(const MatrixView& view) {
   if (const auto format = model::coded_format(view)) {
     return format->bits == 4 ? WeightFormat::kInt4 : WeightFormat::kInt8;

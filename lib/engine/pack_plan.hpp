@@ -78,6 +78,9 @@ class PackPlan {
   std::int64_t total_bytes_ = 0;
 };
 
+// Neighbouring parts of one format together, so that add() widens none of them for another.
+[[nodiscard]] std::vector<std::vector<MatrixSlice>> runs_of_one_format(
+    const std::vector<MatrixSlice>& parts);
 // What a matrix is packed as when all parts agree.
 [[nodiscard]] kernels::WeightFormat natural_format(const model::MatrixView& view);
 // Rows rounded up to whole panels.

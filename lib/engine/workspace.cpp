@@ -49,7 +49,7 @@ void make_attention(const model::ModelConfig& config, const ModelWeights& weight
   const std::int64_t rows = shape.max_rows;
   const std::int64_t heads = attention.num_heads;
   const std::int64_t v_dim = attention.is_mla ? mla.v_head_dim : attention.head_dim;
-  ws.input = make.activations(rows, weights.layers.front().attention.input.rows, false);
+  ws.input = make.activations(rows, weights.layers.front().attention.input_rows, false);
   ws.output = make.activations(rows, heads * v_dim, true);
   std::int64_t kernel_v_dim = v_dim;
   if (attention.is_mla) {
@@ -121,7 +121,7 @@ void make_int8(const model::ModelConfig& config, const ModelWeights& weights,
   };
   x.cover(weights.lm_head);
   for (const LayerWeights& layer : weights.layers) {
-    x.cover(layer.attention.input);
+    for (const kernels::PackedMatrix& input : layer.attention.input) x.cover(input);
     x.cover(layer.attention.output);
     x.cover(layer.attention.q_b);
     cover_ffn(layer.dense, x);

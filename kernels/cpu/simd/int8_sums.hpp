@@ -182,7 +182,7 @@ struct Int8Sums {
 
   // A piece of a few panels, unpacked in the L1 cache; a block takes whole steps.
   struct Stage {
-    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels * kStageSteps * kStepBytes)> codes;
+    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStageSteps* kStepBytes)> codes;
     alignas(64) Array<float, kStagedPanels * kMaxPieceBlocks * kLanes> scales;
   };
   static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
@@ -233,11 +233,9 @@ struct Int8Sums {
         data + first_panel * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
     for (int p = 0; p < num_panels; ++p) {
       fill_stage(weight, piece, headers + p * weight.panel_stride_bytes,
-                 stage.codes + p * kStagedPanelBytes,
-                 stage.scales + p * kMaxPieceBlocks * kLanes);
+                 stage.codes + p * kStagedPanelBytes, stage.scales + p * kMaxPieceBlocks * kLanes);
     }
-    const NextPiece next{bytes_to_next(weight, piece, num_panels),
-                         num_tiles<S>(block.num_rows)};
+    const NextPiece next{bytes_to_next(weight, piece, num_panels), num_tiles<S>(block.num_rows)};
     int tile = 0;
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
       cover_panels_of<kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
@@ -260,8 +258,8 @@ struct Int8Sums {
       const std::byte* const header =
           data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
       multiply<false, R, P>(weight, piece,
-                            {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}}, 0,
-                            block, chains);
+                            {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}},
+                            0, block, chains);
     });
   }
 
@@ -504,8 +502,7 @@ struct Int8Sums {
   template <bool is_staged, int R, int P>
   [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
                                                   const std::byte* header, const float* scales,
-                                                  std::int64_t idx,
-                                                  const TileRows<R>& rows,
+                                                  std::int64_t idx, const TileRows<R>& rows,
                                                   Matrix<I, R, P>& sums) noexcept {
     // Of many rows' groups the compiler knows the stride.
     const std::int64_t stride = is_staged ? kGroupPanels * kLanes : rows.totals_stride;
@@ -514,9 +511,8 @@ struct Int8Sums {
     }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const V scale = is_staged
-                          ? S::load(scales + p * kMaxPieceBlocks * kLanes)
-                          : Codes::scale(weight, header + p * weight.panel_stride_bytes);
+      const V scale = is_staged ? S::load(scales + p * kMaxPieceBlocks * kLanes)
+                                : Codes::scale(weight, header + p * weight.panel_stride_bytes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         float* const total = rows.totals + r * stride + p * kLanes;
@@ -536,8 +532,8 @@ struct Int8Sums {
                                                       Matrix<I, R, P>& sums) noexcept {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const I zero = S::load_i8_int(header + p * weight.panel_stride_bytes +
-                                    scales_bytes(weight.block));
+      const I zero =
+          S::load_i8_int(header + p * weight.panel_stride_bytes + scales_bytes(weight.block));
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         sums[r][p] = S::sub_product(sums[r][p], zero, S::broadcast_int(rows.sums[r][idx]));
