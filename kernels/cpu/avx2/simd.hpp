@@ -20,6 +20,8 @@ struct Avx2 {
 
   // 16 registers: 12 hold sums, the others a panel column and an activation.
   static constexpr int kMaxTileRows = 6;
+  // 48 rows of 2048 f32 activations are 384 KiB: they stay in the L2 cache while panels stream by.
+  static constexpr int kBlockRows = 48;
   [[nodiscard]] static constexpr int tile_panels(int rows, bool is_coded, std::int64_t) noexcept {
     if (rows == 1) {
       return 4;

@@ -68,7 +68,7 @@ struct Int8Sums {
     }
     if (weight.cols == 0) return;
     alignas(64) Array<DotElement, kBufferElements> buffer;
-    alignas(64) Array<std::int32_t, kMaxBlockRows * kMaxGroupPanels * 16> chains;
+    alignas(64) Array<std::int32_t, S::kBlockRows * kMaxGroupPanels * 16> chains;
     const bool is_staged = block.num_rows > S::kMaxTileRows;
     const std::int64_t piece_cols =
         is_staged ? kStageCols : kBufferElements / block.num_rows / kStageCols * kStageCols;
@@ -95,7 +95,7 @@ struct Int8Sums {
   static constexpr int kMaxPieceBlocks = static_cast<int>(kStageCols / kInt8BlockAlignment);
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
-  static constexpr int kBufferElements = kMaxBlockRows * 256;
+  static constexpr int kBufferElements = S::kBlockRows * 256;
   static constexpr bool kIsNarrow = requires { S::kNarrowDots; };
 
   // Whole blocks, or columns of one that is too wide.

@@ -13,9 +13,6 @@
 
 namespace moe::kernels::simd {
 
-inline constexpr int kSumsFloats = kMaxBlockRows * kGroupPanels * 16;
-static_assert(kFewRows * kMaxGroupPanels <= kMaxBlockRows * kGroupPanels);
-
 // Args is GemmArgs or GateUpArgs. Calls finish(first_row, num_rows, panel, num_panels, sums,
 // sums_stride) for every block of rows and group of panels. A group holds an even number of panels
 // unless panel_end cuts it short.
@@ -23,9 +20,11 @@ template <class S, class Sums, class Args, class Finish>
 [[gnu::always_inline]] inline void for_each_block(const Args& args, std::int64_t panel_begin,
                                                   std::int64_t panel_end, Finish finish) noexcept {
   using Activation = typename Sums::Activation;
-  alignas(64) float sums[kSumsFloats];
+  static_assert(S::kBlockRows <= kMaxBlockRows);
+  static_assert(kFewRows * kMaxGroupPanels <= S::kBlockRows * kGroupPanels);
+  alignas(64) float sums[S::kBlockRows * kGroupPanels * kLanes];
   const auto* x = static_cast<const Activation*>(args.x);
-  const std::int64_t num_blocks = ceil_div(args.num_rows, kMaxBlockRows);
+  const std::int64_t num_blocks = ceil_div(args.num_rows, S::kBlockRows);
   for (std::int64_t idx = 0; idx < num_blocks; ++idx) {
     const std::int64_t begin = idx * args.num_rows / num_blocks;
     const std::int64_t end = (idx + 1) * args.num_rows / num_blocks;

@@ -13,8 +13,8 @@
 
 namespace moe::kernels::simd {
 
-// 48 rows of 2048 f32 activations are 384 KiB: they stay in the L2 cache while panels stream by.
-inline constexpr int kMaxBlockRows = 48;
+// At most as many rows as any level's kBlockRows.
+inline constexpr int kMaxBlockRows = 72;
 // Panels of a group, whose sums are kept at a time: many for few rows, so that wide tiles find
 // enough panels.
 inline constexpr int kMaxGroupPanels = 8;
@@ -214,7 +214,7 @@ template <class S>
 struct WidenedSums {
   using Activation = std::uint16_t;
   using Sums = PlainSums<S, Bf16Product<S>>;
-  static constexpr std::int64_t kBufferFloats = std::int64_t{kMaxBlockRows} * 256;
+  static constexpr std::int64_t kBufferFloats = std::int64_t{S::kBlockRows} * 256;
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const RowBlock<std::uint16_t>& block) noexcept {
@@ -395,7 +395,7 @@ struct ScaledSums {
     alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStagedPanelBytes)> weights;
     alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> scales;
     alignas(64) Array<float, kStagedPanels* static_cast<int>(kMaxStagedBlocks) * 16> offsets;
-    alignas(64) Array<float, kMaxBlockRows * kStagedPanels * 16> chains;  // of a block in pieces
+    alignas(64) Array<float, S::kBlockRows * kStagedPanels * 16> chains;  // of a block in pieces
     const float* x_sums;  // of the first staged block
     std::int64_t first_col;
     std::int64_t num_cols;
@@ -446,7 +446,7 @@ struct ScaledSums {
 
   static void compute_with_offsets(const PackedMatrix& weight, const std::byte* data,
                                    int num_panels, const RowBlock<Activation>& block) noexcept {
-    float x_sums[kMaxBlockRows * kMaxSumBlocks];
+    float x_sums[S::kBlockRows * kMaxSumBlocks];
     const std::int64_t range_cols = kMaxSumBlocks * Codes::block_cols(weight);
     RowBlock<Activation> part = block;
     for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
@@ -463,8 +463,8 @@ struct ScaledSums {
   // Brings the activations into the order of the columns, as many at a time as the buffer holds.
   static void compute_ordered(const PackedMatrix& weight, const std::byte* data, int num_panels,
                               const RowBlock<Activation>& block) noexcept {
-    float x_sums[kMaxBlockRows * kMaxSumBlocks];
-    alignas(64) Activation ordered[kMaxBlockRows * kMaxOrderedBlockCols];
+    float x_sums[S::kBlockRows * kMaxSumBlocks];
+    alignas(64) Activation ordered[S::kBlockRows * kMaxOrderedBlockCols];
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t num_blocks = smaller(kMaxSumBlocks, kMaxOrderedBlockCols / block_cols);
     const std::int64_t range_cols = num_blocks * block_cols;
