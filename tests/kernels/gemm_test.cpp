@@ -162,7 +162,7 @@ TEST_P(Gemm, IsTheSumInDoubleForEveryRaggedBatch) {
       expect_products(table(), item, num_rows, rng);
     }
   }
-  for (const std::int64_t num_rows : {96, 97, 113, 257}) {
+  for (const std::int64_t num_rows : {72, 73, 96, 97, 113, 145, 257}) {
     for (const Case& item : cases_of(table(), {.rows = 40, .cols = 67, .fp8_block_cols = 64})) {
       expect_products(table(), item, num_rows, rng);
     }

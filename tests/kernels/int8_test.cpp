@@ -163,7 +163,7 @@ TEST_P(Int8Gemm, HasTheBitsOfTheScalarLevelForEveryRaggedBatch) {
       expect_the_bits_of_scalar(table(), item, num_rows, rng);
     }
   }
-  for (const std::int64_t num_rows : {48, 49, 97, 113, 257}) {
+  for (const std::int64_t num_rows : {48, 49, 72, 73, 97, 113, 145, 257}) {
     for (const Int8Case& item : int8_cases({.rows = 40, .cols = 67, .fp8_block_cols = 67})) {
       expect_the_bits_of_scalar(table(), item, num_rows, rng);
     }

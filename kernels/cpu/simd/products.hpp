@@ -22,7 +22,7 @@ template <class S, class Sums, class Args, class Finish>
   using Activation = typename Sums::Activation;
   static_assert(S::kBlockRows <= kMaxBlockRows);
   static_assert(kFewRows * kMaxGroupPanels <= S::kBlockRows * kGroupPanels);
-  alignas(64) float sums[S::kBlockRows * kGroupPanels * kLanes];
+  alignas(64) Array<float, S::kBlockRows * kGroupPanels * 16> sums;
   const auto* x = static_cast<const Activation*>(args.x);
   const std::int64_t num_blocks = ceil_div(args.num_rows, S::kBlockRows);
   for (std::int64_t idx = 0; idx < num_blocks; ++idx) {

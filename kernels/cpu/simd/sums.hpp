@@ -214,11 +214,11 @@ template <class S>
 struct WidenedSums {
   using Activation = std::uint16_t;
   using Sums = PlainSums<S, Bf16Product<S>>;
-  static constexpr std::int64_t kBufferFloats = std::int64_t{S::kBlockRows} * 256;
+  static constexpr int kBufferFloats = S::kBlockRows * 256;
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const RowBlock<std::uint16_t>& block) noexcept {
-    alignas(64) float buffer[kBufferFloats];
+    alignas(64) Array<float, kBufferFloats> buffer;
     const std::int64_t stride = kBufferFloats / block.num_rows / 16 * 16;
     RowBlock<float> wide;
     wide.num_rows = block.num_rows;
@@ -446,7 +446,7 @@ struct ScaledSums {
 
   static void compute_with_offsets(const PackedMatrix& weight, const std::byte* data,
                                    int num_panels, const RowBlock<Activation>& block) noexcept {
-    float x_sums[S::kBlockRows * kMaxSumBlocks];
+    Array<float, S::kBlockRows* static_cast<int>(kMaxSumBlocks)> x_sums;
     const std::int64_t range_cols = kMaxSumBlocks * Codes::block_cols(weight);
     RowBlock<Activation> part = block;
     for (std::int64_t begin = 0; begin < weight.cols; begin += range_cols) {
@@ -463,8 +463,8 @@ struct ScaledSums {
   // Brings the activations into the order of the columns, as many at a time as the buffer holds.
   static void compute_ordered(const PackedMatrix& weight, const std::byte* data, int num_panels,
                               const RowBlock<Activation>& block) noexcept {
-    float x_sums[S::kBlockRows * kMaxSumBlocks];
-    alignas(64) Activation ordered[S::kBlockRows * kMaxOrderedBlockCols];
+    Array<float, S::kBlockRows* static_cast<int>(kMaxSumBlocks)> x_sums;
+    alignas(64) Array<Activation, S::kBlockRows* static_cast<int>(kMaxOrderedBlockCols)> ordered;
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t num_blocks = smaller(kMaxSumBlocks, kMaxOrderedBlockCols / block_cols);
     const std::int64_t range_cols = num_blocks * block_cols;

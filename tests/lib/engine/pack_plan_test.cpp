@@ -2,12 +2,16 @@
 
 #include "lib/engine/pack_plan.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "lib/base/error.hpp"
 #include "lib/engine/gemm.hpp"
+#include "lib/engine/model_weights.hpp"
 #include "lib/model/coded_matrix.hpp"
 #include "tests/lib/engine/support.hpp"
 
@@ -209,6 +213,38 @@ TEST_F(PackPlanTest, DifferentFormatsMeetInF32) {
   const auto matrix = read_back(packed);
   expect_rows(matrix, 0, a);
   expect_rows(matrix, 16, b);
+}
+
+TEST_F(PackPlanTest, NeighboursOfOneFormatAreARun) {
+  const MatrixView a = bf16(16, 40);
+  const MatrixView b = fp8(16, 40, 32);
+  const MatrixView c = fp8(32, 40, 32);
+  const auto sizes = [](const std::vector<MatrixSlice>& parts) {
+    std::vector<std::size_t> out;
+    for (const auto& run : runs_of_one_format(parts)) out.push_back(run.size());
+    return out;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(sizes({whole(a), whole(a), whole(a)}), ElementsAre(3));
+  EXPECT_THAT(sizes({whole(a), whole(a), whole(b)}), ElementsAre(2, 1));
+  EXPECT_THAT(sizes({whole(a), whole(b), whole(c)}), ElementsAre(1, 2));
+  EXPECT_THAT(sizes({whole(b), whole(a), whole(b)}), ElementsAre(1, 1, 1));
+}
+
+// Values in 6 bits, queries and keys in 4.
+TEST_F(PackPlanTest, MixedAttentionKeepsItsFormats) {
+  const model::BoundModel bound =
+      model::bind_checkpoint(testing::checkpoint_dir("qwen3moe-gguf-q4_k_m"));
+  ModelWeights weights;
+  const PackPlan plan = plan_weights(bound, weights);
+  std::size_t most_runs = 0;
+  for (const LayerWeights& layer : weights.layers) {
+    most_runs = std::max(most_runs, layer.attention.input.size());
+    for (const PackedMatrix& matrix : layer.attention.input) {
+      EXPECT_TRUE(matrix.format == WeightFormat::kInt4 || matrix.format == WeightFormat::kInt8);
+    }
+  }
+  EXPECT_GT(most_runs, 1U) << "no layer of the case mixes formats";
 }
 
 TEST_F(PackPlanTest, Fp8KeepsItsFormatWhereBlocksStayWhole) {
