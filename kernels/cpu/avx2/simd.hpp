@@ -52,6 +52,7 @@ struct Avx2 {
   static constexpr int kStageMxfp4Rows = 4;
   static constexpr int kStageInt8Rows = 7;
   static constexpr int kStageInt4Rows = 6;
+  static constexpr int kStageInt8CodesRows = 7;  // beside int8 activations
   static constexpr std::int64_t kStagedCols = 256;
 
   [[gnu::always_inline]] static V broadcast(float value) noexcept {

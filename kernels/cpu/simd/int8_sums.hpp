@@ -69,7 +69,7 @@ struct Int8Sums {
     if (weight.cols == 0) return;
     alignas(64) Array<DotElement, kBufferElements> buffer;
     alignas(64) Array<std::int32_t, S::kBlockRows * kMaxGroupPanels * 16> chains;
-    const bool is_staged = block.num_rows > S::kMaxTileRows;
+    const bool is_staged = block.num_rows >= S::kStageInt8CodesRows;
     const std::int64_t piece_cols =
         is_staged ? kStageCols : kBufferElements / block.num_rows / kStageCols * kStageCols;
     const std::byte* const data = weight.data + panel * weight.panel_stride_bytes;
@@ -88,6 +88,8 @@ struct Int8Sums {
   }
 
  private:
+  // Staged sums lie in groups of kGroupPanels.
+  static_assert(S::kStageInt8CodesRows > kFewRows);
   static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false, 64);
   // A panel of a stage is 4 KiB.
   static constexpr std::int64_t kStageSteps = 64;
@@ -254,12 +256,14 @@ struct Int8Sums {
                          const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
     const std::int64_t skipped =
         Codes::header_bytes(weight) + piece.first_col / Codes::kCodesPerByte * kPanelRows;
-    cover_panels_of<kMaxGroupPanels>(block.num_rows, num_panels, [&]<int R, int P>(int p) {
-      const std::byte* const header =
-          data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
-      multiply<false, R, P>(weight, piece,
-                            {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}},
-                            0, block, chains);
+    for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
+      cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+        const std::byte* const header =
+            data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
+        multiply<false, R, P>(weight, piece,
+                              {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}},
+                              first_row, block, chains);
+      });
     });
   }
 
