@@ -193,8 +193,7 @@ struct Int8Sums {
   static void fill_stage(const PackedMatrix& weight, const Piece& piece, const std::byte* header,
                          std::byte* out, float* scales) noexcept {
     const std::int64_t block_bytes = Codes::block_bytes(weight);
-    const std::int64_t skipped =
-        Codes::header_bytes(weight) + piece.first_col / Codes::kCodesPerByte * kPanelRows;
+    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
     for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
       S::store(scales + idx * kLanes, Codes::scale(weight, header));
       const std::int64_t cols = piece.cols_of(weight, idx);
@@ -216,15 +215,21 @@ struct Int8Sums {
     }
   }
 
-  // From a piece of a panel to the next one: of the panel, or after the last the first of the panel
-  // after these.
+  [[nodiscard]] static std::int64_t code_bytes(std::int64_t num_cols) noexcept {
+    return num_cols / Codes::kCodesPerByte * kPanelRows;
+  }
+
+  // From the columns of a piece to those of the next one: of the panel, or after the last the first
+  // of the panel after these.
   [[nodiscard]] static std::int64_t bytes_to_next(const PackedMatrix& weight, const Piece& piece,
                                                   int num_panels) noexcept {
+    if (!piece.ends_block) return code_bytes(piece.num_cols);
     const std::int64_t block_bytes = Codes::block_bytes(weight);
-    if (!piece.ends_block) return piece.num_cols / Codes::kCodesPerByte * kPanelRows;
     const std::int64_t end = piece.block + piece.num_blocks;
-    if (end * weight.block_cols < weight.cols) return piece.num_blocks * block_bytes;
-    return num_panels * weight.panel_stride_bytes - piece.block * block_bytes;
+    const bool ends_panel = end * weight.block_cols >= weight.cols;
+    return (ends_panel ? num_panels * weight.panel_stride_bytes - piece.block * block_bytes
+                       : piece.num_blocks * block_bytes) -
+           code_bytes(piece.first_col);
   }
 
   static void run_staged(const PackedMatrix& weight, const std::byte* data, int first_panel,
@@ -245,7 +250,8 @@ struct Int8Sums {
         multiply<true, R, P>(weight, piece,
                              {header, stage.codes + p * kStagedPanelBytes, kStagedPanelBytes,
                               stage.scales + p * kMaxPieceBlocks * kLanes, first_panel + p,
-                              next.lines_of(tile, header, weight.panel_stride_bytes)},
+                              next.lines_of(tile, header + code_bytes(piece.first_col),
+                                            weight.panel_stride_bytes)},
                              first_row, block, chains);
       });
       ++tile;
@@ -254,8 +260,7 @@ struct Int8Sums {
 
   static void run_direct(const PackedMatrix& weight, const std::byte* data, int num_panels,
                          const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
-    const std::int64_t skipped =
-        Codes::header_bytes(weight) + piece.first_col / Codes::kCodesPerByte * kPanelRows;
+    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
       cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         const std::byte* const header =
