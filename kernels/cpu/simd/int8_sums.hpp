@@ -247,12 +247,12 @@ struct Int8Sums {
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
       cover_panels_of<kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         const std::byte* const header = headers + p * weight.panel_stride_bytes;
-        multiply<true, R, P>(weight, piece,
-                             {header, stage.codes + p * kStagedPanelBytes, kStagedPanelBytes,
-                              stage.scales + p * kMaxPieceBlocks * kLanes, first_panel + p,
-                              next.lines_of(tile, header + code_bytes(piece.first_col),
-                                            weight.panel_stride_bytes)},
-                             first_row, block, chains);
+        multiply<true, R, P>(
+            weight, piece,
+            {header, stage.codes + p * kStagedPanelBytes, kStagedPanelBytes,
+             stage.scales + p * kMaxPieceBlocks * kLanes, first_panel + p,
+             next.lines_of(tile, header + code_bytes(piece.first_col), weight.panel_stride_bytes)},
+            first_row, block, chains);
       });
       ++tile;
     });
@@ -487,8 +487,7 @@ struct Int8Sums {
       begin_sums<R, P>(piece, zero_code, rows, idx, chains, sums);
       if constexpr (!kIsNarrow) {
         add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, next, sums);
-        next.lines[0] += block_bytes;
-        next.lines[1] += block_bytes;
+        next.advance(block_bytes);
       }
       if (!piece.ends_block) {
 #pragma GCC unroll 8

@@ -374,6 +374,19 @@ struct ScaledSums {
   [[nodiscard]] static constexpr std::int64_t staged_bytes(std::int64_t num_cols) noexcept {
     return (num_cols + StagedProduct::kColumns - 1) / StagedProduct::kColumns * 64;
   }
+  // Of whole steps of codes.
+  [[nodiscard]] static constexpr std::int64_t code_bytes(std::int64_t num_cols) noexcept {
+    return num_cols / Product::kColumns * Product::kStepBytes;
+  }
+  // A staged step of 64 bytes is 2^kStageShift times as long as its codes.
+  static constexpr int kStageShift = [] {
+    constexpr std::int64_t kCodeBytes = Product::kStepBytes * StagedProduct::kColumns;
+    int shift = 0;
+    while (kCodeBytes << shift < StagedProduct::kStepBytes * Product::kColumns) {
+      ++shift;
+    }
+    return shift;
+  }();
   // Pairs of a block with an odd number of columns take one column more.
   static constexpr std::int64_t kStagedPanelBytes =
       staged_bytes(S::kStagedCols) + (StagedProduct::kColumns - 1) * kMaxStagedBlocks * 64;
@@ -573,10 +586,19 @@ struct ScaledSums {
         stage.ends_block = col + stage.num_cols == end;
         stage.is_first_block = range.is_first && begin == 0;
         fill_stage(weight, data, num_panels, begin, stage);
+        const std::int64_t skipped = code_bytes(col - begin);
+        const NextPiece next{stage.ends_block
+                                 ? blocks_at_once * Codes::block_bytes(weight) - skipped
+                                 : code_bytes(stage.num_cols),
+                             num_tiles<S>(block.num_rows)};
+        const std::byte* const codes = data + Codes::header_bytes(weight) + skipped;
+        int tile = 0;
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
+          NextLines lines = next.lines_of(tile++, codes, weight.panel_stride_bytes);
+          lines.shift = kStageShift;
           cover_tile<S, StagedProduct, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
             multiply_stage<R, P>(
-                stage, p, first, block,
+                weight, stage, p, first, block, lines,
                 block.sums + first * block.sums_stride + (first_panel + p) * kLanes);
           });
         });
@@ -604,8 +626,7 @@ struct ScaledSums {
             S::store(stage.offsets + scale_at, Codes::offset(weight, codes, scale));
           }
         }
-        const std::int64_t skipped =
-            (stage.first_col - begin) / Product::kColumns * Product::kStepBytes;
+        const std::int64_t skipped = code_bytes(stage.first_col - begin);
         const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
         stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols, out);
         out += staged_bytes(stage.block_cols);
@@ -616,8 +637,10 @@ struct ScaledSums {
   }
 
   template <int R, int P>
-  static void multiply_stage(Stage& stage, int first_panel, int first_row,
-                             const RowBlock<Activation>& block, float* out) noexcept {
+  static void multiply_stage(const PackedMatrix& weight, Stage& stage, int first_panel,
+                             int first_row, const RowBlock<Activation>& block, NextLines next,
+                             float* out) noexcept {
+    constexpr Fetch kFetch = S::fetches_next(R, P) ? Fetch::kNext : Fetch::kNothing;
     constexpr std::int64_t kChainStride = kStagedPanels * kLanes;
     const std::byte* weights = stage.weights + first_panel * kStagedPanelBytes;
     std::int64_t scale_at = first_panel * kMaxStagedBlocks * 16;
@@ -627,10 +650,10 @@ struct ScaledSums {
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
-      accumulate_tile<S, StagedProduct, R, P, Fetch::kNothing>(
+      accumulate_tile<S, StagedProduct, R, P, kFetch>(
           {weights, kStagedPanelBytes, block.rows + first_row, stage.first_col + done,
            smaller(stage.block_cols, stage.num_cols - done)},
-          sums);
+          sums, next);
       if (!stage.ends_block) {
         store_sums<S, R, P>(sums, chains, kChainStride);
         return;
@@ -658,6 +681,7 @@ struct ScaledSums {
       }
       weights += staged_bytes(stage.block_cols);
       scale_at += 16;
+      next.advance(Codes::block_bytes(weight));
     }
   }
 };

@@ -229,9 +229,16 @@ inline constexpr std::int64_t kAheadBytes = 4096;
 // Which memory a tile asks for while it multiplies: none, its own further on, or the next piece's.
 enum class Fetch : std::uint8_t { kNothing, kAhead, kNext };
 
-// Where a tile asks for the next piece, a line of either a step.
+// Where a tile asks for the next piece, at both places a step. shift: of staged weights, whose
+// steps are 2^shift times as long as those of the codes that they are made of.
 struct NextLines {
   const std::byte* lines[2];
+  int shift = 0;
+
+  [[gnu::always_inline]] void advance(std::int64_t bytes) noexcept {
+    lines[0] += bytes;
+    lines[1] += bytes;
+  }
 };
 
 // Tiles that share a piece of four panels, its panels `delta` bytes from those of the next piece:
@@ -259,8 +266,8 @@ struct NextPiece {
 
 // Into the second-level cache: the first has no room beside the piece in use.
 [[gnu::always_inline]] inline void fetch_next(const NextLines& next, std::int64_t offset) noexcept {
-  __builtin_prefetch(next.lines[0] + offset, 0, 2);
-  __builtin_prefetch(next.lines[1] + offset, 0, 2);
+  __builtin_prefetch(next.lines[0] + (offset >> next.shift), 0, 2);
+  __builtin_prefetch(next.lines[1] + (offset >> next.shift), 0, 2);
 }
 
 // sums[r][p] += the products over the columns of the input, one chain each.
