@@ -550,11 +550,12 @@ struct Int8Sums {
   }
 
   template <int R, int P>
-  static void add_offsets(const PackedMatrix& weight, const std::byte* header, std::int64_t idx,
-                          const TileRows<R>& rows) noexcept {
+  [[gnu::always_inline]] static void add_offsets(const PackedMatrix& weight,
+                                                 const std::byte* header, std::int64_t idx,
+                                                 const TileRows<R>& rows) noexcept {
     for (int p = 0; p < P; ++p) {
       const std::byte* const at = header + p * weight.panel_stride_bytes;
-      const V offset = Codes::offset(weight, at, Codes::scale(weight, at));
+      const V offset = Codes::offset(weight, at, S::broadcast(0.0F));  // f32: without the scale
       float* total = rows.totals + p * kLanes;
       for (int r = 0; r < R; ++r) {
         const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
