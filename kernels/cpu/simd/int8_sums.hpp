@@ -94,7 +94,7 @@ struct Int8Sums {
   // A panel of a stage is 4 KiB.
   static constexpr std::int64_t kStageSteps = 64;
   static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
-  static constexpr int kMaxPieceBlocks = static_cast<int>(kStageCols / kInt8BlockAlignment);
+  static constexpr std::int64_t kMaxPieceBlocks = kStageCols / kInt8BlockAlignment;
   static constexpr std::int64_t kStepBytes = 64;
   static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
   static constexpr int kBufferElements = S::kBlockRows * 256;
@@ -185,7 +185,7 @@ struct Int8Sums {
   // A piece of a few panels, unpacked in the L1 cache; a block takes whole steps.
   struct Stage {
     alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStageSteps* kStepBytes)> codes;
-    alignas(64) Array<float, kStagedPanels * kMaxPieceBlocks * kLanes> scales;
+    alignas(64) Array<float, static_cast<int>(kStagedPanels* kMaxPieceBlocks* kLanes)> scales;
   };
   static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
 

@@ -219,7 +219,7 @@ struct WidenedSums {
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const RowBlock<std::uint16_t>& block) noexcept {
     alignas(64) Array<float, kBufferFloats> buffer;
-    const std::int64_t stride = kBufferFloats / block.num_rows / 16 * 16;
+    const std::int64_t stride = std::int64_t{kBufferFloats} / block.num_rows / 16 * 16;
     RowBlock<float> wide;
     wide.num_rows = block.num_rows;
     wide.sums_stride = block.sums_stride;

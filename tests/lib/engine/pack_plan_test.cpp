@@ -356,7 +356,7 @@ TEST_F(PackPlanTest, DifferentOrdersOrGroupsAreWidened) {
 TEST_F(PackPlanTest, AScaleThatIsNotFiniteIsRefused) {
   MatrixView view = gguf(MatrixEncoding::kGgufQ8_0, 16, 32, 34, {0});
   const std::uint16_t infinite = 0x7c00;
-  std::memcpy(bytes_.back().data() + 34 * 3, &infinite, 2);
+  std::memcpy(bytes_.back().data() + std::size_t{34} * 3, &infinite, 2);
   PackPlan plan;
   PackedMatrix packed;
   plan.add({whole(view)}, PackOrder::kSequential, &packed);
