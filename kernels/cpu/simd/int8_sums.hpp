@@ -90,12 +90,12 @@ struct Int8Sums {
  private:
   // Staged sums lie in groups of kGroupPanels.
   static_assert(S::kStageInt8CodesRows > kFewRows);
-  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false, 64);
-  // A panel of a stage is 4 KiB.
+  static constexpr std::int64_t kStepBytes = 64;
+  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false, kStepBytes);
   static constexpr std::int64_t kStageSteps = 64;
+  static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
   static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
   static constexpr std::int64_t kMaxPieceBlocks = kStageCols / kInt8BlockAlignment;
-  static constexpr std::int64_t kStepBytes = 64;
   static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
   static constexpr int kBufferElements = S::kBlockRows * 256;
   static constexpr bool kIsNarrow = requires { S::kNarrowDots; };
@@ -184,10 +184,9 @@ struct Int8Sums {
 
   // A piece of a few panels, unpacked in the L1 cache; a block takes whole steps.
   struct Stage {
-    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStageSteps* kStepBytes)> codes;
+    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStagedPanelBytes)> codes;
     alignas(64) Array<float, static_cast<int>(kStagedPanels* kMaxPieceBlocks* kLanes)> scales;
   };
-  static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
 
   // One panel of the piece; header: of its first block.
   static void fill_stage(const PackedMatrix& weight, const Piece& piece, const std::byte* header,

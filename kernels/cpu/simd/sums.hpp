@@ -127,7 +127,8 @@ struct PlainSums {
   static void add_columns(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                           const RowBlock<Activation>& block, ColumnRange cols,
                           ColumnRange x_cols) noexcept {
-    const std::byte* data = weight.data + panel * weight.panel_stride_bytes + bytes_of(cols.first);
+    const std::byte* data =
+        weight.data + panel * weight.panel_stride_bytes + step_bytes<Product>(cols.first);
     const bool is_staged = Product::kIsStaged && block.num_rows >= S::kStageRows;
     const std::int64_t chunk = is_staged                           ? S::kStagedCols
                                : block.num_rows <= S::kMaxTileRows ? weight.cols
@@ -138,9 +139,10 @@ struct PlainSums {
       const ColumnRange piece{x_cols.first + done, count};
       const bool is_first = cols.first + done == 0;
       // The next columns of these panels, or the first ones of the panels after them.
-      const std::int64_t delta = done + chunk < cols.count
-                                     ? bytes_of(chunk)
-                                     : num_panels * weight.panel_stride_bytes - bytes_of(done);
+      const std::int64_t delta =
+          done + chunk < cols.count
+              ? step_bytes<Product>(chunk)
+              : num_panels * weight.panel_stride_bytes - step_bytes<Product>(done);
       if constexpr (Product::kIsStaged) {
         if (is_staged) {
           add_staged(data, weight.panel_stride_bytes, num_panels, block, piece, is_first);
@@ -150,17 +152,12 @@ struct PlainSums {
       } else {
         add_direct(data, weight.panel_stride_bytes, num_panels, block, piece, is_first, delta);
       }
-      data += bytes_of(chunk);
+      data += step_bytes<Product>(chunk);
       done += chunk;
     } while (done < cols.count);
   }
 
  private:
-  // Of whole steps of a panel.
-  [[nodiscard]] static constexpr std::int64_t bytes_of(std::int64_t num_cols) noexcept {
-    return num_cols / Product::kColumns * Product::kStepBytes;
-  }
-
   static void add_direct(const std::byte* data, std::int64_t panel_stride, int num_panels,
                          const RowBlock<Activation>& block, ColumnRange cols, bool is_first,
                          std::int64_t next_delta) noexcept {
@@ -374,10 +371,6 @@ struct ScaledSums {
   [[nodiscard]] static constexpr std::int64_t staged_bytes(std::int64_t num_cols) noexcept {
     return (num_cols + StagedProduct::kColumns - 1) / StagedProduct::kColumns * 64;
   }
-  // Of whole steps of codes.
-  [[nodiscard]] static constexpr std::int64_t code_bytes(std::int64_t num_cols) noexcept {
-    return num_cols / Product::kColumns * Product::kStepBytes;
-  }
   // A staged step of 64 bytes is 2^kStageShift times as long as its codes.
   static constexpr int kStageShift = [] {
     constexpr std::int64_t kCodeBytes = Product::kStepBytes * StagedProduct::kColumns;
@@ -586,10 +579,10 @@ struct ScaledSums {
         stage.ends_block = col + stage.num_cols == end;
         stage.is_first_block = range.is_first && begin == 0;
         fill_stage(weight, data, num_panels, begin, stage);
-        const std::int64_t skipped = code_bytes(col - begin);
+        const std::int64_t skipped = step_bytes<Product>(col - begin);
         const NextPiece next{stage.ends_block
                                  ? blocks_at_once * Codes::block_bytes(weight) - skipped
-                                 : code_bytes(stage.num_cols),
+                                 : step_bytes<Product>(stage.num_cols),
                              num_tiles<S>(block.num_rows)};
         const std::byte* const codes = data + Codes::header_bytes(weight) + skipped;
         int tile = 0;
@@ -626,7 +619,7 @@ struct ScaledSums {
             S::store(stage.offsets + scale_at, Codes::offset(weight, codes, scale));
           }
         }
-        const std::int64_t skipped = code_bytes(stage.first_col - begin);
+        const std::int64_t skipped = step_bytes<Product>(stage.first_col - begin);
         const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
         stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols, out);
         out += staged_bytes(stage.block_cols);

@@ -197,6 +197,12 @@ template <class Product>
   }
 }
 
+// Bytes of a panel that whole steps of these columns take.
+template <class Product>
+[[nodiscard]] constexpr std::int64_t step_bytes(std::int64_t num_cols) noexcept {
+  return num_cols / Product::kColumns * Product::kStepBytes;
+}
+
 // Where a tile reads: panel p at panel + p * panel_stride, row r at rows[r] + first_col.
 template <class Activation>
 struct TileInput {
