@@ -16,8 +16,10 @@
 //   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
 //              even column; a short last group is filled with zeros
 //   int8, int4 per block of block_cols columns: 16 scales (f32, f16 or bf16), then nothing, 16 int8
-//              zero points or 16 f32 offsets, then the codes: int8 [block][16] signed; int4
-//              [ceil(block / 2)][16] bytes, unsigned, low nibble = even column. A weight is
+//              zero points or 16 f32 offsets, then the codes in fours of columns as the integer
+//              dot products want them: int8 [ceil(block / 4)][16][4] signed; int4
+//              [ceil(block / 8)][16][4] bytes, unsigned, columns 0 to 3 of eight in the low
+//              nibbles, 4 to 7 in the high ones; columns past the end have code zero. A weight is
 //              scale * code (int4: scale * (code - 8)), scale * (code - zero point), or
 //              scale * code + offset
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.

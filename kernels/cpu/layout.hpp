@@ -14,12 +14,22 @@ namespace {
 inline constexpr std::int64_t kFp8ScaleBytes = kPanelRows * 4;
 inline constexpr std::int64_t kMxfp4GroupBytes = kPanelRows + kMxfp4Group / 2 * kPanelRows;
 
+[[nodiscard]] constexpr inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
 // Byte offset of fp8 block `block` in a panel whose blocks are `block_cols` columns wide.
 [[nodiscard]] constexpr inline std::int64_t fp8_block_offset(std::int64_t block,
                                                              std::int64_t block_cols) noexcept {
   return block * (kFp8ScaleBytes + block_cols * kPanelRows);
 }
 
+// int8 and int4 codes lie in groups of columns that take four bytes of each output.
+inline constexpr std::int64_t kCodeBytes = 4;
+inline constexpr std::int64_t kCodeGroupBytes = kPanelRows * kCodeBytes;
+[[nodiscard]] constexpr inline std::int64_t code_group_cols(WeightFormat format) noexcept {
+  return format == WeightFormat::kInt8 ? kCodeBytes : 2 * kCodeBytes;
+}
 // Bytes of the scales and offsets before the codes of an int8 or int4 block.
 [[nodiscard]] constexpr inline std::int64_t scales_bytes(BlockFormat block) noexcept {
   return kPanelRows * (block.scale == ScaleFormat::kF32 ? 4 : 2);
@@ -33,12 +43,21 @@ inline constexpr std::int64_t kMxfp4GroupBytes = kPanelRows + kMxfp4Group / 2 * 
 [[nodiscard]] constexpr inline std::int64_t int_block_bytes(WeightFormat format,
                                                             std::int64_t block_cols,
                                                             BlockFormat block) noexcept {
-  const std::int64_t codes = format == WeightFormat::kInt8 ? block_cols : (block_cols + 1) / 2;
-  return block_header_bytes(block) + codes * kPanelRows;
+  return block_header_bytes(block) +
+         ceil_div(block_cols, code_group_cols(format)) * kCodeGroupBytes;
 }
-
-[[nodiscard]] constexpr inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
+// Where the code of an int8 or int4 column is, from the codes of its block: the byte, and how far
+// up in it.
+struct CodePlace {
+  std::int64_t byte;
+  int shift;
+};
+[[nodiscard]] constexpr inline CodePlace code_place(WeightFormat format, std::int64_t col,
+                                                    std::int64_t lane) noexcept {
+  const std::int64_t group_cols = code_group_cols(format);
+  const std::int64_t in_group = col % group_cols;
+  return {.byte = col / group_cols * kCodeGroupBytes + lane * kCodeBytes + in_group % kCodeBytes,
+          .shift = in_group < kCodeBytes ? 0 : 4};
 }
 
 // int8 activations.

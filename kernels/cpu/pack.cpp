@@ -101,6 +101,22 @@ void pack_mxfp4(const SourceMatrix& source, std::int64_t panel_idx, std::byte* o
   }
 }
 
+void pack_int8_codes(const std::byte* codes, std::int64_t count, std::int64_t lane,
+                     std::byte* out) {
+  for (std::int64_t col = 0; col < count; col += kCodeBytes) {
+    std::memcpy(out + code_place(WeightFormat::kInt8, col, lane).byte, codes + col,
+                static_cast<std::size_t>(std::min(kCodeBytes, count - col)));
+  }
+}
+
+void pack_int4_codes(const std::byte* codes, std::int64_t count, std::int64_t lane,
+                     std::byte* out) {
+  for (std::int64_t col = 0; col < count; ++col) {
+    const CodePlace place = code_place(WeightFormat::kInt4, col, lane);
+    out[place.byte] |= (codes[col] & std::byte{0x0f}) << place.shift;
+  }
+}
+
 void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t lane,
                     std::int64_t idx, std::byte* out) {
   const std::int64_t scale_bytes = source.block.scale == ScaleFormat::kF32 ? 4 : 2;
@@ -116,13 +132,10 @@ void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t l
   std::byte* const codes_out = out + block_header_bytes(source.block);
   const std::byte* const codes = source.data + row * source.row_stride + idx * source.block_cols;
   const std::int64_t count = std::min(source.block_cols, source.cols - idx * source.block_cols);
-  for (std::int64_t col = 0; col < count; ++col) {
-    if (source.format == WeightFormat::kInt8) {
-      codes_out[col * kPanelRows + lane] = codes[col];
-    } else {
-      std::byte& pair = codes_out[col / 2 * kPanelRows + lane];
-      pair |= col % 2 == 0 ? codes[col] & std::byte{0x0f} : codes[col] << 4;
-    }
+  if (source.format == WeightFormat::kInt8) {
+    pack_int8_codes(codes, count, lane, codes_out);
+  } else {
+    pack_int4_codes(codes, count, lane, codes_out);
   }
 }
 

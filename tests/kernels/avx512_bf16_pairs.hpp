@@ -8,14 +8,15 @@
 
 namespace moe::kernels {
 
-// Each writes sixteen pairs, the even column first.
+// Each writes sixteen pairs, the even column first: all two of a group of int8 codes, all four of
+// one of 4-bit codes, one after another.
+void avx512_i8_pairs(const std::byte* codes, std::uint16_t* pairs);
 void avx512_u4_pairs(const std::byte* codes, std::uint16_t* pairs);
 void avx512_e2m1_pairs(const std::byte* codes, std::uint16_t* pairs);
 void avx512_to_pairs(const float* even, const float* odd, std::uint16_t* pairs);
 
-// The same of the integer dot product (VNNI) and of int8 tiles: four columns of 16 int8 codes, or
-// two times 16 bytes of two 4-bit codes; each writes sixteen fours.
-void avx512_i8_fours(const std::byte* codes, std::int8_t* fours);
+// The same of the integer dot product (VNNI) and of int8 tiles: both fours of a group of 4-bit
+// codes.
 void avx512_u4_fours(const std::byte* codes, std::int8_t* fours);
 
 }  // namespace moe::kernels

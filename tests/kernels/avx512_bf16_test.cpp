@@ -1,6 +1,6 @@
 // Goal: every code becomes the bf16 of its value, in its column of the pair, or keeps its value in
-// its column of the four. Method: all bytes at
-// every place, by the instructions themselves; the emulated level of the other tests replaces them.
+// its column of the four. Method: all bytes at every place, by the instructions themselves; the
+// emulated level of the other tests replaces them.
 
 #include <array>
 #include <cstddef>
@@ -25,31 +25,71 @@ class Avx512Pairs : public testing::Test {
   }
 };
 
-// value(code) of a 4-bit code.
-template <class Unpack, class Value>
-void expect_every_byte(Unpack unpack, Value value) {
+// A group of codes as it lies in a panel: four bytes of every output.
+using CodeGroup = std::array<std::byte, 4 * kPlaces>;
+
+// Every byte at every place of the four.
+template <class Check>
+void for_each_group(Check check) {
+  for (unsigned first = 0; first < 256; ++first) {
+    CodeGroup codes;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = static_cast<std::byte>(first + 37 * i);
+    }
+    check(codes);
+  }
+}
+
+// The code of column `col` of eight.
+unsigned u4_code(const CodeGroup& codes, std::size_t output, std::size_t col) {
+  const auto both = std::to_integer<unsigned>(codes[4 * output + col % 4]);
+  return col < 4 ? both & 0xfU : both >> 4U;
+}
+
+TEST_F(Avx512Pairs, HoldEveryInt8Code) {
+  for_each_group([](const CodeGroup& codes) {
+    std::array<std::uint16_t, 4 * kPlaces> pairs;
+    avx512_i8_pairs(codes.data(), pairs.data());
+    for (std::size_t col = 0; col < 4; ++col) {
+      for (std::size_t i = 0; i < kPlaces; ++i) {
+        const auto code = static_cast<std::int8_t>(codes[4 * i + col]);
+        ASSERT_EQ(pairs[col / 2 * 2 * kPlaces + 2 * i + col % 2],
+                  bf16_from_f32(static_cast<float>(code)))
+            << static_cast<int>(code) << " in column " << col;
+      }
+    }
+  });
+}
+
+TEST_F(Avx512Pairs, HoldEveryUnsignedFourBitCode) {
+  for_each_group([](const CodeGroup& codes) {
+    std::array<std::uint16_t, 8 * kPlaces> pairs;
+    avx512_u4_pairs(codes.data(), pairs.data());
+    for (std::size_t col = 0; col < 8; ++col) {
+      for (std::size_t i = 0; i < kPlaces; ++i) {
+        const unsigned code = u4_code(codes, i, col);
+        ASSERT_EQ(pairs[col / 2 * 2 * kPlaces + 2 * i + col % 2],
+                  bf16_from_f32(static_cast<float>(code)))
+            << code << " in column " << col;
+      }
+    }
+  });
+}
+
+TEST_F(Avx512Pairs, HoldEveryMxfp4Code) {
   for (unsigned first = 0; first < 256; ++first) {
     std::array<std::byte, kPlaces> codes;
     for (std::size_t i = 0; i < kPlaces; ++i) {
       codes[i] = static_cast<std::byte>(first + 17 * i);
     }
     PairArray pairs;
-    unpack(codes.data(), pairs.data());
+    avx512_e2m1_pairs(codes.data(), pairs.data());
     for (std::size_t i = 0; i < kPlaces; ++i) {
-      const auto code = static_cast<unsigned>(codes[i]);
-      ASSERT_EQ(pairs[2 * i], bf16_from_f32(value(code & 0xfU))) << code << " at " << i;
-      ASSERT_EQ(pairs[2 * i + 1], bf16_from_f32(value(code >> 4U))) << code << " at " << i;
+      const auto code = std::to_integer<std::uint8_t>(codes[i]);
+      ASSERT_EQ(pairs[2 * i], bf16_from_f32(e2m1_value(code & 0xf))) << +code << " at " << i;
+      ASSERT_EQ(pairs[2 * i + 1], bf16_from_f32(e2m1_value(code >> 4))) << +code << " at " << i;
     }
   }
-}
-
-TEST_F(Avx512Pairs, HoldEveryUnsignedFourBitCode) {
-  expect_every_byte(avx512_u4_pairs, [](unsigned code) { return static_cast<float>(code); });
-}
-
-TEST_F(Avx512Pairs, HoldEveryMxfp4Code) {
-  expect_every_byte(avx512_e2m1_pairs,
-                    [](unsigned code) { return e2m1_value(static_cast<std::uint8_t>(code)); });
 }
 
 TEST_F(Avx512Pairs, HoldTheEvenAndTheOddColumn) {
@@ -67,33 +107,17 @@ TEST_F(Avx512Pairs, HoldTheEvenAndTheOddColumn) {
   }
 }
 
-TEST_F(Avx512Pairs, FoursHoldFourColumnsOfInt8Codes) {
-  for (unsigned first = 0; first < 256; first += 5) {
-    std::array<std::byte, 4 * kPlaces> codes;
-    for (std::size_t i = 0; i < codes.size(); ++i) {
-      codes[i] = static_cast<std::byte>(first + 37 * i);
-    }
-    std::array<std::int8_t, 4 * kPlaces> fours{};
-    avx512_i8_fours(codes.data(), fours.data());
-    for (std::size_t i = 0; i < fours.size(); ++i) {
-      ASSERT_EQ(fours[i], static_cast<std::int8_t>(codes[i % 4 * kPlaces + i / 4])) << i;
-    }
-  }
-}
-
 TEST_F(Avx512Pairs, FoursHoldFourColumnsOfFourBitCodes) {
-  for (unsigned first = 0; first < 256; first += 5) {
-    std::array<std::byte, 2 * kPlaces> codes;
-    for (std::size_t i = 0; i < codes.size(); ++i) {
-      codes[i] = static_cast<std::byte>(first + 37 * i);
-    }
-    std::array<std::int8_t, 4 * kPlaces> fours{};
+  for_each_group([](const CodeGroup& codes) {
+    std::array<std::int8_t, 8 * kPlaces> fours{};
     avx512_u4_fours(codes.data(), fours.data());
-    for (std::size_t i = 0; i < fours.size(); ++i) {
-      const auto pair = static_cast<unsigned>(codes[i % 4 / 2 * kPlaces + i / 4]);
-      ASSERT_EQ(static_cast<unsigned>(fours[i]), i % 2 == 0 ? pair & 0xfU : pair >> 4U) << i;
+    for (std::size_t col = 0; col < 8; ++col) {
+      for (std::size_t i = 0; i < kPlaces; ++i) {
+        ASSERT_EQ(static_cast<unsigned>(fours[col / 4 * 4 * kPlaces + 4 * i + col % 4]),
+                  u4_code(codes, i, col));
+      }
     }
-  }
+  });
 }
 
 }  // namespace

@@ -16,10 +16,11 @@ struct EmulatedAmxVectors : Emulated {
       std::memcpy(at + 4 * i, &pair, sizeof(pair));
     }
   }
-  template <int shift>
+  template <int shift, int pair>
   [[gnu::noinline]] static void store_u4_pairs(std::byte* at, const std::byte* codes) noexcept {
     const V by = broadcast(static_cast<float>(shift));
-    store_pairs(at, add(load_u4_low(codes), by), add(load_u4_high(codes), by));
+    store_pairs(at, add(load_u4_col<2 * pair>(codes), by),
+                add(load_u4_col<2 * pair + 1>(codes), by));
   }
 };
 

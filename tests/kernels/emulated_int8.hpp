@@ -93,13 +93,10 @@ struct EmulatedIntegers : Emulated {
     const auto group = element<std::int32_t>(at, 0);
     return each_int([=](std::size_t) { return group; });
   }
-  [[gnu::noinline]] static Dot load_i8_fours(const std::byte* at) noexcept {
-    return groups<std::int8_t, 4>(
-        [=](std::size_t i, std::size_t col) { return element<std::int8_t>(at, col * kLanes + i); });
-  }
+  template <int half>
   [[gnu::noinline]] static Dot load_u4_fours(const std::byte* at) noexcept {
     return groups<std::int8_t, 4>(
-        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, 4 * half + col); });
   }
 
  protected:
@@ -113,10 +110,6 @@ struct EmulatedIntegers : Emulated {
       }
       return std::bit_cast<std::int32_t>(group);
     });
-  }
-  static int nibble(const std::byte* at, std::size_t output, std::size_t col) noexcept {
-    const auto pair = element<std::uint8_t>(at, col / 2 * kLanes + output);
-    return col % 2 == 0 ? pair & 0xf : pair >> 4;
   }
   // sum + the products of a group.
   template <class A, class B, std::size_t columns>
@@ -139,15 +132,22 @@ struct EmulatedPairs : EmulatedIntegers {
   static constexpr std::int32_t kCodeBase = 0;
 
   [[gnu::noinline]] static void widen_codes(const std::int8_t* codes, DotElement* out) noexcept {
-    std::copy_n(codes, kLanes, out);
+    constexpr std::array<std::size_t, 4> kOrder{0, 2, 1, 3};
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      out[i] = codes[i / 4 * 4 + kOrder[i % 4]];
+    }
   }
+  template <int dot>
   [[gnu::noinline]] static Dot load_i8_dot(const std::byte* at) noexcept {
-    return groups<std::int16_t, 2>(
-        [=](std::size_t i, std::size_t col) { return element<std::int8_t>(at, col * kLanes + i); });
+    return groups<std::int16_t, 2>([=](std::size_t i, std::size_t element_idx) {
+      return element<std::int8_t>(at, 4 * i + dot + 2 * element_idx);
+    });
   }
+  template <int dot>
   [[gnu::noinline]] static Dot load_u4_dot(const std::byte* at) noexcept {
-    return groups<std::int16_t, 2>(
-        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+    return groups<std::int16_t, 2>([=](std::size_t i, std::size_t element_idx) {
+      return nibble(at, i, dot / 2 * 4 + dot % 2 + 2 * element_idx);
+    });
   }
   [[gnu::noinline]] static I dot(const I& sum, const Dot& w, const Dot& x) noexcept {
     return dot_of<std::int16_t, std::int16_t, 2>(sum, w, x);
@@ -160,14 +160,16 @@ struct EmulatedQuads : EmulatedIntegers {
   static constexpr std::int64_t kDotCols = 4;
   static constexpr std::int32_t kCodeBase = 128;
 
+  template <int>
   [[gnu::noinline]] static Dot load_i8_dot(const std::byte* at) noexcept {
     return groups<std::uint8_t, 4>([=](std::size_t i, std::size_t col) {
-      return element<std::int8_t>(at, col * kLanes + i) + 128;
+      return element<std::int8_t>(at, 4 * i + col) + 128;
     });
   }
+  template <int dot>
   [[gnu::noinline]] static Dot load_u4_dot(const std::byte* at) noexcept {
     return groups<std::uint8_t, 4>(
-        [=](std::size_t i, std::size_t col) { return nibble(at, i, col); });
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, 4 * dot + col); });
   }
   [[gnu::noinline]] static I dot(const I& sum, const Dot& w, const Dot& x) noexcept {
     return dot_of<std::uint8_t, std::int8_t, 4>(sum, w, x);

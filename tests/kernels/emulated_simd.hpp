@@ -41,6 +41,11 @@ struct Emulated : Avx512Shape {
     std::memcpy(&value, static_cast<const std::byte*>(at) + i * sizeof(T), sizeof(T));
     return value;
   }
+  // The code of column `col` of eight.
+  static int nibble(const std::byte* at, std::size_t output, std::size_t col) noexcept {
+    const auto pair = element<std::uint8_t>(at, 4 * output + col % 4);
+    return col < 4 ? pair & 0xf : pair >> 4;
+  }
 
   [[gnu::noinline]] static V broadcast(float value) noexcept {
     return each([=](std::size_t) { return value; });
@@ -134,7 +139,7 @@ struct Emulated : Avx512Shape {
   [[gnu::noinline]] static V load_bf16_even(const std::byte* at) noexcept {
     return each([=](std::size_t i) { return bf16_value(element<std::uint16_t>(at, 2 * i)); });
   }
-  [[gnu::noinline]] static V load_bf16_odd(const std::byte* at, bool) noexcept {
+  [[gnu::noinline]] static V load_bf16_odd(const std::byte* at, int) noexcept {
     return each([=](std::size_t i) { return bf16_value(element<std::uint16_t>(at, 2 * i + 1)); });
   }
   [[gnu::noinline]] static V load_bf16(const std::uint16_t* at) noexcept {
@@ -154,13 +159,14 @@ struct Emulated : Avx512Shape {
   [[gnu::noinline]] static V load_i8(const std::byte* at) noexcept {
     return each([=](std::size_t i) { return static_cast<float>(element<std::int8_t>(at, i)); });
   }
-  [[gnu::noinline]] static V load_u4_low(const std::byte* at) noexcept {
+  template <int col>
+  [[gnu::noinline]] static V load_i8_col(const std::byte* at, int = 0) noexcept {
     return each(
-        [=](std::size_t i) { return static_cast<float>(element<std::uint8_t>(at, i) & 0xfU); });
+        [=](std::size_t i) { return static_cast<float>(element<std::int8_t>(at, 4 * i + col)); });
   }
-  [[gnu::noinline]] static V load_u4_high(const std::byte* at) noexcept {
-    return each(
-        [=](std::size_t i) { return static_cast<float>(element<std::uint8_t>(at, i) >> 4U); });
+  template <int col>
+  [[gnu::noinline]] static V load_u4_col(const std::byte* at) noexcept {
+    return each([=](std::size_t i) { return static_cast<float>(nibble(at, i, col)); });
   }
   [[gnu::noinline]] static V load_e8m0(const std::byte* at) noexcept {
     return each([=](std::size_t i) { return e8m0_value(element<std::uint8_t>(at, i)); });
@@ -209,8 +215,13 @@ struct Emulated : Avx512Shape {
     }
     return out;
   }
+  template <int pair>
+  [[gnu::noinline]] static Pairs load_i8_pairs(const std::byte* at) noexcept {
+    return to_pairs(load_i8_col<2 * pair>(at), load_i8_col<2 * pair + 1>(at));
+  }
+  template <int pair>
   [[gnu::noinline]] static Pairs load_u4_pairs(const std::byte* at) noexcept {
-    return to_pairs(load_u4_low(at), load_u4_high(at));
+    return to_pairs(load_u4_col<2 * pair>(at), load_u4_col<2 * pair + 1>(at));
   }
   [[gnu::noinline]] static Pairs load_e2m1_pairs(const std::byte* at) noexcept {
     return to_pairs(load_e2m1_low(at), load_e2m1_high(at));

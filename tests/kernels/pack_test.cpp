@@ -25,11 +25,12 @@ TEST(PanelBytes, AreTheDrawingRoundedUpToCacheLines) {
   EXPECT_EQ(panel_bytes(WeightFormat::kFp8, 130, 128), 64 + 128 * 16 + 64 + 64);
   EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 33, 0), (2 * 272 + 63) / 64 * 64);
   EXPECT_EQ(panel_bytes(WeightFormat::kMxfp4, 128, 0), 4 * 272);
-  // f32 scales and int8 codes; f16 scales, zero points and nibbles, the odd last column padded.
+  // f32 scales and int8 codes; f16 scales, zero points and nibbles, blocks filled up to groups.
   EXPECT_EQ(panel_bytes(WeightFormat::kInt8, 64, 32), 2 * (64 + 32 * 16));
+  EXPECT_EQ(panel_bytes(WeightFormat::kInt8, 7, 7), 64 + 2 * 64);
   EXPECT_EQ(panel_bytes(WeightFormat::kInt4, 33, 33,
                         {.scale = ScaleFormat::kF16, .offset = OffsetKind::kZeroPoints}),
-            (32 + 16 + 17 * 16 + 63) / 64 * 64);
+            (32 + 16 + 5 * 64 + 63) / 64 * 64);
   for (const WeightFormat format : kAllFormats) {
     EXPECT_EQ(panel_bytes(format, 0, 128), 0);
   }
@@ -127,6 +128,77 @@ TEST(PackPanel, InterleavesMxfp4PairsAndScales) {
       const std::uint32_t shift = col % 2 == 0 ? 0U : 4U;
       ASSERT_EQ((pair >> shift) & 0xfU, (from >> shift) & 0xfU);
       ASSERT_EQ(group[row % 16], source.scales[row * source.scale_row_stride + col / 32]);
+    }
+  }
+}
+
+// Codes of 18 rows and 45 columns in blocks of 21: groups that are not full, a short last block and
+// a panel with few rows.
+struct CodedPanels {
+  static constexpr std::int64_t kRows = 18;
+  static constexpr std::int64_t kCols = 45;
+  static constexpr std::int64_t kBlockCols = 21;
+
+  CodedPanels(WeightFormat format, Rng& rng)
+      : matrix(format,
+               {.rows = kRows,
+                .cols = kCols,
+                .fp8_block_cols = kBlockCols,
+                .block = {.scale = ScaleFormat::kF16, .offset = OffsetKind::kZeroPoints},
+                .row_padding = 2},
+               rng),
+        block_bytes(48 + (format == WeightFormat::kInt8 ? 6 : 3) * 64) {}
+
+  [[nodiscard]] const std::byte* block(std::int64_t row, std::int64_t col) const {
+    return matrix.packed().data + row / 16 * matrix.packed().panel_stride_bytes +
+           col / kBlockCols * block_bytes;
+  }
+  [[nodiscard]] std::byte source_code(std::int64_t row, std::int64_t col) const {
+    return matrix.source().data[row * matrix.source().row_stride + col];
+  }
+
+  TestMatrix matrix;
+  std::int64_t block_bytes;
+};
+
+TEST(PackPanel, PutsFourInt8ColumnsSideBySide) {
+  Rng rng(5);
+  const CodedPanels panels(WeightFormat::kInt8, rng);
+  for (std::int64_t row = 0; row < CodedPanels::kRows; ++row) {
+    for (std::int64_t col = 0; col < CodedPanels::kCols; ++col) {
+      const std::byte* const codes = panels.block(row, col) + 48;
+      const std::int64_t in_block = col % CodedPanels::kBlockCols;
+      ASSERT_EQ(codes[in_block / 4 * 64 + row % 16 * 4 + in_block % 4],
+                panels.source_code(row, col))
+          << "row " << row << " col " << col;
+    }
+  }
+}
+
+TEST(PackPanel, PutsEightInt4ColumnsIntoFourBytes) {
+  Rng rng(6);
+  const CodedPanels panels(WeightFormat::kInt4, rng);
+  for (std::int64_t row = 0; row < CodedPanels::kRows; ++row) {
+    for (std::int64_t col = 0; col < CodedPanels::kCols; ++col) {
+      const std::byte* const codes = panels.block(row, col) + 48;
+      const std::int64_t in_block = col % CodedPanels::kBlockCols;
+      const auto pair =
+          std::to_integer<unsigned>(codes[in_block / 8 * 64 + row % 16 * 4 + in_block % 4]);
+      ASSERT_EQ(in_block % 8 < 4 ? pair & 0xfU : pair >> 4U,
+                std::to_integer<unsigned>(panels.source_code(row, col)))
+          << "row " << row << " col " << col;
+    }
+  }
+}
+
+TEST(PackPanel, FillsGroupsOfCodesWithZero) {
+  Rng rng(7);
+  const CodedPanels int8(WeightFormat::kInt8, rng);
+  const CodedPanels int4(WeightFormat::kInt4, rng);
+  for (std::int64_t lane = 0; lane < 16; ++lane) {
+    for (std::int64_t col = 21; col < 24; ++col) {
+      EXPECT_EQ(int8.block(0, 0)[48 + 5 * 64 + lane * 4 + col % 4], std::byte{0});
+      EXPECT_EQ(int4.block(0, 0)[48 + 2 * 64 + lane * 4 + col % 4] >> 4, std::byte{0});
     }
   }
 }

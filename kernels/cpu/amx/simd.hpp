@@ -20,16 +20,13 @@ struct AmxVectors : Avx512 {
     const __m512i mask = _mm512_set1_epi32(-65536);
     _mm512_storeu_si512(at, _mm512_ternarylogic_epi32(mask, high, low, 0xca));
   }
-  // 16 bytes of two 4-bit codes: code + kShift of the low and of the high half, in pairs. The
-  // permutation of words takes five bits of an index, the lanes are masked to four.
-  template <int shift>
+  // code + shift of columns 2 * pair and 2 * pair + 1 of eight 4-bit codes. The table has every
+  // value twice: see u4_pair_indices().
+  template <int shift, int pair>
   [[gnu::always_inline]] static void store_u4_pairs(std::byte* at,
                                                     const std::byte* codes) noexcept {
-    const __m512i wide = _mm512_cvtepu8_epi32(
-        _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(codes))));
-    const __m512i spread = _mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi32(wide, 12)),
-                                            _mm512_set1_epi32(0x000f000f));
-    _mm512_storeu_si512(at, _mm512_permutexvar_epi16(spread, bf16_table<shift>()));
+    _mm512_storeu_si512(
+        at, _mm512_permutexvar_epi16(u4_pair_indices<pair>(codes), bf16_table<shift>()));
   }
 
  private:

@@ -30,8 +30,8 @@ struct Bf16Weights {
   static std::int64_t step_block_cols(const PackedMatrix& weight) noexcept { return weight.cols; }
 };
 
-// The values of `num_cols` columns from code column `col` of a block on, in pairs; zeros up to 32.
-// value(col) makes a vector of a column's 16 outputs.
+// The values of `num_cols` columns of a block, in pairs; zeros up to 32. value(col) makes a vector
+// of a column's 16 outputs.
 template <class S, class Value>
 [[gnu::always_inline]] inline void unpack_columns(std::int64_t num_cols, std::byte* out,
                                                   Value value) noexcept {
@@ -135,13 +135,19 @@ struct Int8Weights {
   static void unpack(const PackedMatrix& weight, const StepCodes& in, std::byte* out) noexcept {
     if (weight.block.offset == OffsetKind::kZeroPoints) {
       const auto zero = S::load_i8(in.header + scales_bytes(weight.block));
-      unpack_columns<S>(in.num_cols, out, [&](std::int64_t col) {
-        return S::sub(S::load_i8(in.codes + col * kPanelRows), zero);
-      });
+      unpack_columns<S>(in.num_cols, out,
+                        [&](std::int64_t col) { return S::sub(code(in, col), zero); });
       return;
     }
-    unpack_columns<S>(in.num_cols, out,
-                      [&](std::int64_t col) { return S::load_i8(in.codes + col * kPanelRows); });
+    unpack_columns<S>(in.num_cols, out, [&](std::int64_t col) { return code(in, col); });
+  }
+
+ private:
+  using Product = simd::Int8Product<S>;
+
+  [[gnu::always_inline]] static typename S::V code(const StepCodes& in, std::int64_t col) noexcept {
+    return Product::weight(in.codes + col / Product::kColumns * Product::kStepBytes,
+                           static_cast<int>(col % Product::kColumns), S::spare_registers(0, 0));
   }
 };
 
@@ -162,49 +168,48 @@ struct Int4Weights {
   static void unpack(const PackedMatrix& weight, const StepCodes& in, std::byte* out) noexcept {
     switch (weight.block.offset) {
       case OffsetKind::kCentred:
-        return unpack_pairs<S>(in.num_cols, out, [&](std::byte* at, std::int64_t pair) {
-          S::template store_u4_pairs<-8>(at, in.codes + pair * kPanelRows);
+        return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
+          S::template store_u4_pairs<-8, pair>(at, codes);
         });
       case OffsetKind::kZeroPoints: {
         const auto zero = S::load_i8(in.header + scales_bytes(weight.block));
-        return unpack_pairs<S>(in.num_cols, out, [&](std::byte* at, std::int64_t pair) {
-          const std::byte* codes = in.codes + pair * kPanelRows;
-          S::store_pairs(at, S::sub(S::load_u4_low(codes), zero),
-                         S::sub(S::load_u4_high(codes), zero));
+        return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
+          S::store_pairs(at, S::sub(S::template load_u4_col<2 * pair>(codes), zero),
+                         S::sub(S::template load_u4_col<2 * pair + 1>(codes), zero));
         });
       }
       case OffsetKind::kF32:
-        return unpack_pairs<S>(in.num_cols, out, [&](std::byte* at, std::int64_t pair) {
-          S::template store_u4_pairs<0>(at, in.codes + pair * kPanelRows);
+        return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
+          S::template store_u4_pairs<0, pair>(at, codes);
         });
     }
   }
+
+ private:
+  // store.template operator()<pair>(out, codes) for pair `pair` of the group at `codes`.
+  template <class Store>
+  [[gnu::always_inline]] static void unpack_code_pairs(const StepCodes& in, std::byte* out,
+                                                       Store store) noexcept {
+    constexpr int kGroupPairs = static_cast<int>(code_group_cols(WeightFormat::kInt4) / 2);
+    unpack_pairs<S>(in.num_cols, out, [&](std::byte* at, std::int64_t pair) {
+      const std::byte* const codes = in.codes + pair / kGroupPairs * kCodeGroupBytes;
+      simd::with_constant<kGroupPairs>(static_cast<int>(pair % kGroupPairs), [&]<int of_group>() {
+        store.template operator()<of_group>(at, codes);
+      });
+    });
+  }
 };
 
-// Codes of int8 activations' products. `bytes` per four columns; turn(at, out) brings those at `at`
-// into fours.
-template <std::int64_t bytes, class Turn>
-[[gnu::always_inline]] inline void unpack_fours(const StepCodes& in, std::int64_t codes_per_byte,
-                                                std::byte* out, Turn turn) noexcept {
-  const std::byte* at = in.codes;
-  std::int64_t col = 0;
-  for (; col + 4 <= in.num_cols; col += 4) {
-    turn(at, out);
-    at += bytes;
-    out += kRowBytes;
+// Codes of int8 activations' products, in fours of columns. store(four, out) stores one.
+template <class Store>
+[[gnu::always_inline]] inline void unpack_fours(std::int64_t num_cols, std::byte* out,
+                                                Store store) noexcept {
+  const std::int64_t num_fours = ceil_div(num_cols, kCodeBytes);
+  for (std::int64_t four = 0; four < num_fours; ++four) {
+    store(four, out + four * kRowBytes);
   }
-  if (col < in.num_cols) {
-    std::byte rest[static_cast<std::size_t>(bytes)] = {};
-    __builtin_memcpy(
-        rest, at,
-        static_cast<std::size_t>(ceil_div(in.num_cols - col, codes_per_byte) * kPanelRows));
-    turn(rest, out);
-    out += kRowBytes;
-    col += 4;
-  }
-  for (; col < kInt8StepCols; col += 4) {
-    __builtin_memset(out, 0, kRowBytes);
-    out += kRowBytes;
+  for (std::int64_t four = num_fours; four < kInt8StepCols / kCodeBytes; ++four) {
+    __builtin_memset(out + four * kRowBytes, 0, kRowBytes);
   }
 }
 
@@ -223,10 +228,9 @@ struct Int8TileCodes {
     return activation_block_cols(weight.cols, weight.block_cols);
   }
   static void unpack(const PackedMatrix&, const StepCodes& in, std::byte* out) noexcept {
-    unpack_fours<4 * kPanelRows>(in, kCodesPerByte, out,
-                                 [](const std::byte* at, std::byte* to) noexcept {
-                                   S::store_dot(to, S::load_i8_fours(at));
-                                 });
+    unpack_fours(in.num_cols, out, [&](std::int64_t four, std::byte* to) {
+      S::store_dot(to, S::load_dot(in.codes + four * kCodeGroupBytes));
+    });
   }
 };
 
@@ -236,10 +240,11 @@ struct Int4TileCodes : Int8TileCodes<S> {
   static constexpr std::int64_t kCodesPerByte = 2;
 
   static void unpack(const PackedMatrix&, const StepCodes& in, std::byte* out) noexcept {
-    unpack_fours<2 * kPanelRows>(in, kCodesPerByte, out,
-                                 [](const std::byte* at, std::byte* to) noexcept {
-                                   S::store_dot(to, S::load_u4_fours(at));
-                                 });
+    unpack_fours(in.num_cols, out, [&](std::int64_t four, std::byte* to) {
+      const std::byte* const codes = in.codes + four / 2 * kCodeGroupBytes;
+      S::store_dot(to, four % 2 == 0 ? S::template load_u4_fours<0>(codes)
+                                     : S::template load_u4_fours<1>(codes));
+    });
   }
 };
 

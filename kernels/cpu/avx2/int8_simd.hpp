@@ -87,9 +87,11 @@ struct Avx2Int8 : Avx2 {
     return {_mm256_cvtepi8_epi32(codes), _mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8))};
   }
 
+  // Codes of 16 activations, columns 0 and 2 of each four before 1 and 3.
   [[gnu::always_inline]] static void widen_codes(const std::int8_t* codes,
                                                  DotElement* out) noexcept {
-    store_all(out, _mm256_cvtepi8_epi16(load_codes(codes)));
+    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    store_all(out, _mm256_cvtepi8_epi16(_mm_shuffle_epi8(load_codes(codes), order)));
   }
   [[gnu::always_inline]] static Dot broadcast_dot(const DotElement* at) noexcept {
     int pair = 0;
@@ -97,33 +99,15 @@ struct Avx2Int8 : Avx2 {
     const __m256i all = _mm256_set1_epi32(pair);
     return {all, all};
   }
-  [[gnu::always_inline]] static Dot load_dot(const std::byte* at) noexcept {
-    return {load_all(at), load_all(at + 32)};
-  }
-  [[gnu::always_inline]] static void store_dot(std::byte* at, Dot a) noexcept {
-    store_all(at, a.lo);
-    store_all(at + 32, a.hi);
-  }
-  // Two columns of 16 signed bytes.
+  // Columns 0 and 2 of four signed bytes, or 1 and 3.
+  template <int dot>
   [[gnu::always_inline]] static Dot load_i8_dot(const std::byte* at) noexcept {
-    const __m128i even = load_codes(at);
-    const __m128i odd = load_codes(at + 16);
-    return {_mm256_cvtepi8_epi16(_mm_unpacklo_epi8(even, odd)),
-            _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(even, odd))};
-  }
-  // 16 bytes of two unsigned 4-bit codes, the even column in the low half.
-  [[gnu::always_inline]] static Dot load_u4_dot(const std::byte* at) noexcept {
-    const __m128i pairs = load_codes(at);
-    const __m128i mask = _mm_set1_epi8(0x0f);
-    const __m128i even = _mm_and_si128(pairs, mask);
-    const __m128i odd = _mm_and_si128(_mm_srli_epi16(pairs, 4), mask);
-    return {_mm256_cvtepu8_epi16(_mm_unpacklo_epi8(even, odd)),
-            _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(even, odd))};
+    return {i8_pairs<dot>(load_all(at)), i8_pairs<dot>(load_all(at + 32))};
   }
   // No pair of products of an int8 with an activation leaves 2^15, no sum of them 32 bits.
   [[gnu::always_inline]] static I dot(I sum, Dot w, Dot x) noexcept {
-    return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(w.lo, x.lo)),
-            _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.hi, x.hi))};
+    return {add_dwords(sum.lo, _mm256_madd_epi16(w.lo, x.lo)),
+            add_dwords(sum.hi, _mm256_madd_epi16(w.hi, x.hi))};
   }
 
  protected:
@@ -135,6 +119,18 @@ struct Avx2Int8 : Avx2 {
   }
   [[gnu::always_inline]] static void store_all(void* at, __m256i a) noexcept {
     _mm256_storeu_si256(static_cast<__m256i*>(at), a);
+  }
+
+ private:
+  // As an instruction: with the intrinsic, GCC 12 first adds what several dots give, which takes
+  // more registers than there are beside the twelve sums of the largest tile.
+  [[gnu::always_inline]] static __m256i add_dwords(__m256i a, __m256i b) noexcept {
+    __asm__("vpaddd %1, %0, %0" : "+x"(a) : "x"(b));
+    return a;
+  }
+  template <int dot>
+  [[gnu::always_inline]] static __m256i i8_pairs(__m256i codes) noexcept {
+    return _mm256_srai_epi16(dot == 0 ? _mm256_slli_epi16(codes, 8) : codes, 8);
   }
 };
 
@@ -151,19 +147,10 @@ struct Avx2Int4 : Avx2Int8 {
     const __m256i all = _mm256_set1_epi32(four);
     return {all, all};
   }
-  // Two times 16 bytes of two codes: the low halves are columns 0 and 2, the high ones 1 and 3.
-  // Four bytes of columns 0 and 1 beside those of 2 and 3, then byte by byte, so that joining the
-  // halves leaves the four columns of outputs 0 to 7 in one register and 8 to 15 in the other.
+  // Columns 0 to 3 of eight codes, or 4 to 7.
+  template <int dot>
   [[gnu::always_inline]] static Dot load_u4_dot(const std::byte* at) noexcept {
-    const __m256i outputs = _mm256_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7);
-    const __m256i by_turns = _mm256_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15,
-                                              0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-    const __m256i mask = _mm256_set1_epi8(0x0f);
-    const __m256i codes =
-        _mm256_shuffle_epi8(_mm256_permutevar8x32_epi32(load_all(at), outputs), by_turns);
-    const __m256i even = _mm256_and_si256(codes, mask);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
-    return {_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd)};
+    return {fours<dot>(load_all(at)), fours<dot>(load_all(at + 32))};
   }
   // Sums of columns 0 and 1 beside those of 2 and 3, of 16 bits.
   [[gnu::always_inline]] static I dot(I sum, Dot w, Dot x) noexcept {
@@ -178,6 +165,11 @@ struct Avx2Int4 : Avx2Int8 {
   }
 
  private:
+  template <int half>
+  [[gnu::always_inline]] static __m256i fours(__m256i codes) noexcept {
+    return _mm256_and_si256(half == 0 ? codes : _mm256_srli_epi16(codes, 4),
+                            _mm256_set1_epi8(0x0f));
+  }
   // As an instruction: with the intrinsic, GCC 12 keeps half of the twelve sums of the largest tile
   // on the stack.
   [[gnu::always_inline]] static __m256i add_words(__m256i a, __m256i b) noexcept {

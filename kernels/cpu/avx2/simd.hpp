@@ -28,10 +28,10 @@ struct Avx2 {
     }
     return rows == 2 || (rows == 3 && !is_coded) ? 2 : 1;
   }
-  // One row is done before the processor's own prefetcher falls behind, and steps that are small
-  // beside a line are too many.
-  [[nodiscard]] static constexpr bool fetches_in_tile(int rows, std::int64_t step_bytes) noexcept {
-    return rows > 1 && step_bytes >= 32;
+  // One row is done before the processor's own prefetcher falls behind; so are steps of few bytes
+  // of weights a multiply-add.
+  [[nodiscard]] static constexpr bool fetches_in_tile(int rows, std::int64_t bytes) noexcept {
+    return rows > 1 && bytes >= 32;
   }
   [[nodiscard]] static constexpr bool fetches_next(int, int) noexcept { return false; }
   [[nodiscard]] static constexpr bool fetches_in_stage(std::int64_t) noexcept { return true; }
@@ -41,8 +41,8 @@ struct Avx2 {
   [[nodiscard]] static constexpr bool forgets_between_panels(int rows, int panels) noexcept {
     return rows * panels >= 4;
   }
-  [[nodiscard]] static constexpr bool has_spare(int rows, int panels) noexcept {
-    return rows * panels <= 4;
+  [[nodiscard]] static constexpr int spare_registers(int rows, int panels) noexcept {
+    return 16 - 2 * rows * panels;
   }
   // From this many rows on, weights are made f32 in the L1 cache, kStagedCols columns (16 KiB) at
   // a time. mxfp4 is so dear to decode that one tile of one panel already gains (4 rows: the same,
@@ -52,7 +52,6 @@ struct Avx2 {
   static constexpr int kStageMxfp4Rows = 4;
   static constexpr int kStageInt8Rows = 7;
   static constexpr int kStageInt4Rows = 6;
-  static constexpr int kStageInt8CodesRows = 7;  // beside int8 activations
   static constexpr std::int64_t kStagedCols = 256;
 
   [[gnu::always_inline]] static V broadcast(float value) noexcept {
@@ -164,8 +163,8 @@ struct Avx2 {
   [[gnu::always_inline]] static V load_bf16_even(const std::byte* at) noexcept {
     return {bf16_even(load32(at)), bf16_even(load32(at + 32))};
   }
-  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, bool has_spare) noexcept {
-    return {bf16_odd(load32(at), has_spare), bf16_odd(load32(at + 32), has_spare)};
+  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, int spare) noexcept {
+    return {bf16_odd(load32(at), spare), bf16_odd(load32(at + 32), spare)};
   }
   // e4m3fn codes, divided by 256: their bits, moved into place, are a binary16 number with an
   // exponent bias that is larger by 8, subnormals included.
@@ -188,12 +187,15 @@ struct Avx2 {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)),
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)))};
   }
-  // The low or the high nibbles of 16 bytes, unsigned.
-  [[gnu::always_inline]] static V load_u4_low(const std::byte* at) noexcept {
-    return u4(_mm_and_si128(load16(at), _mm_set1_epi8(0x0f)));
+  // One column of a group of codes, kernels/api.hpp: signed bytes, of four; unsigned halves of
+  // bytes, of eight.
+  template <int col>
+  [[gnu::always_inline]] static V load_i8_col(const std::byte* at, int) noexcept {
+    return {i8_col<col>(load32(at)), i8_col<col>(load32(at + 32))};
   }
-  [[gnu::always_inline]] static V load_u4_high(const std::byte* at) noexcept {
-    return u4(_mm_and_si128(_mm_srli_epi16(load16(at), 4), _mm_set1_epi8(0x0f)));
+  template <int col>
+  [[gnu::always_inline]] static V load_u4_col(const std::byte* at) noexcept {
+    return {u4_col<col>(load32(at)), u4_col<col>(load32(at + 32))};
   }
   // 2^(code - 127); code 255 is NaN, code 0 is subnormal.
   [[gnu::always_inline]] static V load_e8m0(const std::byte* at) noexcept {
@@ -242,9 +244,9 @@ struct Avx2 {
   [[gnu::always_inline]] static __m256 bf16_even(__m256i pairs) noexcept {
     return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
   }
-  [[gnu::always_inline]] static __m256 bf16_odd(__m256i pairs, bool has_spare) noexcept {
-    return _mm256_castsi256_ps(has_spare ? _mm256_and_si256(pairs, _mm256_set1_epi32(-65536))
-                                         : _mm256_slli_epi32(_mm256_srli_epi32(pairs, 16), 16));
+  [[gnu::always_inline]] static __m256 bf16_odd(__m256i pairs, int spare) noexcept {
+    return _mm256_castsi256_ps(spare >= 8 ? _mm256_and_si256(pairs, _mm256_set1_epi32(-65536))
+                                          : _mm256_slli_epi32(_mm256_srli_epi32(pairs, 16), 16));
   }
   [[gnu::always_inline]] static __m256 bf16(const void* at) noexcept {
     return bf16_even(_mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
@@ -259,9 +261,19 @@ struct Avx2 {
     return {_mm256_cvtph_ps(_mm_unpacklo_epi8(zero, high)),
             _mm256_cvtph_ps(_mm_unpackhi_epi8(zero, high))};
   }
-  [[gnu::always_inline]] static V u4(__m128i codes) noexcept {
-    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes)),
-            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)))};
+  template <int col>
+  [[gnu::always_inline]] static __m256 i8_col(__m256i codes) noexcept {
+    if constexpr (col < 3) {
+      codes = _mm256_slli_epi32(codes, 24 - 8 * col);
+    }
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(codes, 24));
+  }
+  template <int col>
+  [[gnu::always_inline]] static __m256 u4_col(__m256i codes) noexcept {
+    constexpr int kShift = 8 * (col % 4) + 4 * (col / 4);
+    const __m256i shifted = _mm256_srli_epi32(codes, kShift);
+    return _mm256_cvtepi32_ps(kShift == 28 ? shifted
+                                           : _mm256_and_si256(shifted, _mm256_set1_epi32(0x0f)));
   }
   [[gnu::always_inline]] static __m256 e8m0(__m128i codes) noexcept {
     const __m256i wide = _mm256_cvtepu8_epi32(codes);

@@ -66,35 +66,17 @@ struct Avx512Integers : Avx512 {
     __builtin_memcpy(&group, at, sizeof(group));
     return {_mm512_set1_epi32(group)};
   }
-  // Four columns of 16 signed bytes, those of an output side by side.
-  [[gnu::always_inline]] static Dot load_i8_fours(const std::byte* at) noexcept {
-    return {turn(_mm512_loadu_si512(at), 0x0c080400)};
-  }
-  // Two times 16 bytes of two 4-bit codes: the low halves are columns 0 and 2, the high ones 1, 3.
+  // Columns 0 to 3 (half 0) or 4 to 7 of eight 4-bit codes.
+  template <int half>
   [[gnu::always_inline]] static Dot load_u4_fours(const std::byte* at) noexcept {
-    const __m256i codes =
-        _mm256_loadu_si256(static_cast<const __m256i*>(static_cast<const void*>(at)));
-    const __m256i mask = _mm256_set1_epi8(0x0f);
-    const __m256i even = _mm256_and_si256(codes, mask);
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask);
-    return {turn(_mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1), 0x0c040800)};
+    const __m512i codes = _mm512_loadu_si512(at);
+    return {
+        _mm512_and_si512(half == 0 ? codes : _mm512_srli_epi16(codes, 4), _mm512_set1_epi8(0x0f))};
   }
 
  protected:
   [[gnu::always_inline]] static __m128i load_codes(const void* at) noexcept {
     return _mm_loadu_si128(static_cast<const __m128i*>(at));
-  }
-
- private:
-  // Four columns of 16 bytes become 16 groups of four; bytes of `first` say where in 16 bytes,
-  // four outputs of each column, the columns of the first output stand.
-  [[gnu::always_inline]] static __m512i turn(__m512i columns, std::int32_t first) noexcept {
-    const __m512i quarters =
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m128i of_lane =
-        _mm_add_epi32(_mm_set1_epi32(first), _mm_setr_epi32(0, 0x01010101, 0x02020202, 0x03030303));
-    return _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, columns),
-                               _mm512_broadcast_i32x4(of_lane));
   }
 };
 
@@ -105,27 +87,30 @@ struct Avx512Int8 : Avx512Integers {
 
   [[gnu::always_inline]] static void widen_codes(const std::int8_t* codes,
                                                  DotElement* out) noexcept {
+    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
     _mm256_storeu_si256(static_cast<__m256i*>(static_cast<void*>(out)),
-                        _mm256_cvtepi8_epi16(load_codes(codes)));
+                        _mm256_cvtepi8_epi16(_mm_shuffle_epi8(load_codes(codes), order)));
   }
+  template <int dot>
   [[gnu::always_inline]] static Dot load_i8_dot(const std::byte* at) noexcept {
-    return {_mm512_cvtepi8_epi16(pairs_of(load_codes(at), load_codes(at + 16)))};
+    const __m512i codes = _mm512_loadu_si512(at);
+    return {_mm512_srai_epi16(dot == 0 ? _mm512_slli_epi16(codes, 8) : codes, 8)};
   }
+  template <int dot>
   [[gnu::always_inline]] static Dot load_u4_dot(const std::byte* at) noexcept {
-    const __m128i codes = load_codes(at);
-    const __m128i mask = _mm_set1_epi8(0x0f);
-    return {_mm512_cvtepu8_epi16(
-        pairs_of(_mm_and_si128(codes, mask), _mm_and_si128(_mm_srli_epi16(codes, 4), mask)))};
+    constexpr int kShift = 8 * (dot % 2) + 4 * (dot / 2);
+    const __m512i codes = _mm512_srli_epi16(_mm512_loadu_si512(at), kShift);
+    return {kShift == 12 ? codes : _mm512_and_si512(codes, _mm512_set1_epi16(0x0f))};
   }
   [[gnu::always_inline]] static I dot(I sum, Dot w, Dot x) noexcept {
-    return {_mm512_add_epi32(sum.lanes, _mm512_madd_epi16(w.lanes, x.lanes))};
+    return {add_dwords(sum.lanes, _mm512_madd_epi16(w.lanes, x.lanes))};
   }
 
  private:
-  // Bytes of the two by turns.
-  [[gnu::always_inline]] static __m256i pairs_of(__m128i even, __m128i odd) noexcept {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi8(even, odd)),
-                                   _mm_unpackhi_epi8(even, odd), 1);
+  // See kernels/cpu/avx2/int8_simd.hpp.
+  [[gnu::always_inline]] static __m512i add_dwords(__m512i a, __m512i b) noexcept {
+    __asm__("vpaddd %1, %0, %0" : "+v"(a) : "v"(b));
+    return a;
   }
 };
 

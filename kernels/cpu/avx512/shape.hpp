@@ -15,17 +15,19 @@ struct Avx512Shape {
   static constexpr int kBlockRows = 72;
   // One panel for few rows: a thread then reads one run of memory, which the processor's prefetcher
   // follows best (two rows on Zen 4: up to twice the bytes of eight panels side by side). Where
-  // unpacking is long beside the step, eight chains hide its latency.
+  // unpacking is long beside the bytes of weights that a multiply-add takes, eight chains hide its
+  // latency.
   [[nodiscard]] static constexpr int tile_panels(int rows, bool is_coded,
-                                                 std::int64_t step_bytes) noexcept {
+                                                 std::int64_t bytes) noexcept {
     if (rows > 2) {
       return 4;
     }
-    return is_coded && step_bytes >= 32 ? 1 : 8;
+    return is_coded && bytes >= 32 ? 1 : 8;
   }
-  // Asking for whole lines only stands in the way of the prefetcher.
-  [[nodiscard]] static constexpr bool fetches_in_tile(int rows, std::int64_t step_bytes) noexcept {
-    return rows > 1 && step_bytes == 32;
+  // Where each multiply-add takes a whole line, asking for it only stands in the way of the
+  // prefetcher; where it takes few bytes, that has time enough.
+  [[nodiscard]] static constexpr bool fetches_in_tile(int rows, std::int64_t bytes) noexcept {
+    return rows > 1 && bytes == 32;
   }
   [[nodiscard]] static constexpr bool fetches_next(int rows, int panels) noexcept {
     return rows >= 4 && panels == 4;
@@ -37,8 +39,8 @@ struct Avx512Shape {
     return rows * panels >= 20;
   }
   [[nodiscard]] static constexpr bool forgets_between_panels(int, int) noexcept { return false; }
-  [[nodiscard]] static constexpr bool has_spare(int rows, int panels) noexcept {
-    return rows * panels < 24;
+  [[nodiscard]] static constexpr int spare_registers(int rows, int panels) noexcept {
+    return 32 - rows * panels;
   }
   // Four panels share a loaded activation, and decoding plain formats is one instruction per 24
   // multiply-adds: no staging. formats with scales are decoded once per block of rows.
@@ -47,8 +49,6 @@ struct Avx512Shape {
   static constexpr int kStageMxfp4Rows = 7;
   static constexpr int kStageInt8Rows = 7;
   static constexpr int kStageInt4Rows = 7;
-  // Beside int8 activations two tiles unpack codes faster than one writes what two read.
-  static constexpr int kStageInt8CodesRows = 13;
   static constexpr std::int64_t kStagedCols = 128;
 };
 

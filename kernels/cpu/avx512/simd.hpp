@@ -102,9 +102,9 @@ struct Avx512 : Avx512Shape {
   [[gnu::always_inline]] static V load_bf16_even(const std::byte* at) noexcept {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(at), 16))};
   }
-  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, bool has_spare) noexcept {
+  [[gnu::always_inline]] static V load_bf16_odd(const std::byte* at, int spare) noexcept {
     const __m512i pairs = _mm512_loadu_si512(at);
-    return {_mm512_castsi512_ps(has_spare ? _mm512_and_si512(pairs, _mm512_set1_epi32(-65536))
+    return {_mm512_castsi512_ps(spare > 8 ? _mm512_and_si512(pairs, _mm512_set1_epi32(-65536))
                                           : _mm512_slli_epi32(_mm512_srli_epi32(pairs, 16), 16))};
   }
   [[gnu::always_inline]] static V load_bf16(const std::uint16_t* at) noexcept {
@@ -125,12 +125,23 @@ struct Avx512 : Avx512Shape {
   [[gnu::always_inline]] static V load_i8(const std::byte* at) noexcept {
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(at)))};
   }
-  [[gnu::always_inline]] static V load_u4_low(const std::byte* at) noexcept {
-    const __m512i codes = _mm512_cvtepu8_epi32(load16(at));
-    return {_mm512_cvtepi32_ps(_mm512_and_si512(codes, _mm512_set1_epi32(0x0f)))};
+  template <int col>
+  [[gnu::always_inline]] static V load_i8_col(const std::byte* at, int spare) noexcept {
+    if (spare >= 24) {  // room for five constants and the codes of eight panels
+      return biased_value<col>(biased_codes(at));
+    }
+    __m512i codes = _mm512_loadu_si512(at);
+    if constexpr (col < 3) {
+      codes = _mm512_slli_epi32(codes, 24 - 8 * col);
+    }
+    return {_mm512_cvtepi32_ps(_mm512_srai_epi32(codes, 24))};
   }
-  [[gnu::always_inline]] static V load_u4_high(const std::byte* at) noexcept {
-    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load16(at)), 4))};
+  template <int col>
+  [[gnu::always_inline]] static V load_u4_col(const std::byte* at) noexcept {
+    constexpr int kShift = 8 * (col % 4) + 4 * (col / 4);
+    const __m512i codes = _mm512_srli_epi32(_mm512_loadu_si512(at), kShift);
+    return {_mm512_cvtepi32_ps(kShift == 28 ? codes
+                                            : _mm512_and_si512(codes, _mm512_set1_epi32(0x0f)))};
   }
   [[gnu::always_inline]] static V load_e8m0(const std::byte* at) noexcept {
     const __m512i codes = _mm512_cvtepu8_epi32(load16(at));
@@ -139,6 +150,31 @@ struct Avx512 : Avx512Shape {
     const __m512i bits = _mm512_slli_epi32(codes, 23);
     return {_mm512_castsi512_ps(
         _mm512_mask_or_epi32(bits, special, bits, _mm512_set1_epi32(0x00400000)))};
+  }
+  // int8 codes + 128, and the code of column `col` of them: as the low byte of 2^23, less
+  // 2^23 + 128. Two instructions, where widening the sign and converting take three.
+  [[gnu::always_inline]] static __m512i biased_codes(const std::byte* at) noexcept {
+    return _mm512_xor_si512(_mm512_loadu_si512(at), _mm512_set1_epi8(-128));
+  }
+  template <int col>
+  [[gnu::always_inline]] static V biased_value(__m512i biased) noexcept {
+    const __m512i wide = _mm512_mask_shuffle_epi8(
+        _mm512_set1_epi32(0x4b000000), 0x1111111111111111U, biased, by_output(0x01010101 * col));
+    return {_mm512_sub_ps(_mm512_castsi512_ps(wide), _mm512_set1_ps(8388736.0F))};
+  }
+  // The same places in the four bytes of every output, for a shuffle of bytes.
+  [[gnu::always_inline]] static __m512i by_output(int places) noexcept {
+    return _mm512_broadcast_i32x4(_mm_add_epi32(
+        _mm_set1_epi32(places), _mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c)));
+  }
+  // Columns 2 * pair and 2 * pair + 1 of eight 4-bit codes, each in the low four bits of a word;
+  // the bits above are those of other codes.
+  template <int pair>
+  [[gnu::always_inline]] static __m512i u4_pair_indices(const std::byte* at) noexcept {
+    constexpr int kFirst = 2 * (pair % 2);
+    const __m512i doubled =
+        _mm512_shuffle_epi8(_mm512_loadu_si512(at), by_output(0x01010000 + 0x01010101 * kFirst));
+    return pair < 2 ? doubled : _mm512_srli_epi16(doubled, 4);
   }
   // In integers: the instruction of AVX-512 BF16 flushes subnormals, which no other level does.
   [[gnu::always_inline]] static void store_bf16(std::uint16_t* at, V a) noexcept {

@@ -44,9 +44,19 @@ struct Avx512Bf16 : Avx512 {
     const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(even.lanes), 16);
     return {_mm512_mask_blend_epi16(0xaaaaaaaaU, low, _mm512_castps_si512(odd.lanes))};
   }
-  // Sixteen bytes of two 4-bit codes, the even column in the low half.
+  // Columns 2 * pair and 2 * pair + 1 of four int8 codes.
+  template <int pair>
+  [[gnu::always_inline]] static Pairs load_i8_pairs(const std::byte* at) noexcept {
+    const __m512i codes = biased_codes(at);
+    const __m512i even = _mm512_castps_si512(biased_value<2 * pair>(codes).lanes);
+    const __m512i odd = _mm512_castps_si512(biased_value<2 * pair + 1>(codes).lanes);
+    return {_mm512_mask_shuffle_epi8(odd, 0x3333333333333333U, even, by_output(0x03020302))};
+  }
+  // Columns 2 * pair and 2 * pair + 1 of eight 4-bit codes. The permutation of words takes five
+  // bits of an index; the table has every value twice, for the fifth belongs to another code.
+  template <int pair>
   [[gnu::always_inline]] static Pairs load_u4_pairs(const std::byte* at) noexcept {
-    return {_mm512_permutexvar_epi16(spread_codes(at), u4_table())};
+    return {_mm512_permutexvar_epi16(u4_pair_indices<pair>(at), u4_table())};
   }
   [[gnu::always_inline]] static Pairs load_e2m1_pairs(const std::byte* at) noexcept {
     return {_mm512_permutexvar_epi16(spread_codes(at), e2m1_bf16_table())};
@@ -62,8 +72,9 @@ struct Avx512Bf16 : Avx512 {
   }
   // bf16 of the values of codes 0 to 15, two of them in an element.
   [[gnu::always_inline]] static __m512i u4_table() noexcept {
-    return _mm512_setr_epi32(0x3f800000, 0x40404000, 0x40a04080, 0x40e040c0, 0x41104100, 0x41304120,
-                             0x41504140, 0x41704160, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_broadcast_i64x4(_mm256_setr_epi32(0x3f800000, 0x40404000, 0x40a04080, 0x40e040c0,
+                                                    0x41104100, 0x41304120, 0x41504140,
+                                                    0x41704160));
   }
   [[gnu::always_inline]] static __m512i e2m1_bf16_table() noexcept {
     const auto word = [](std::uint32_t pair) { return static_cast<int>(pair); };

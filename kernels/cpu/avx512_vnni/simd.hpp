@@ -19,11 +19,13 @@ struct Avx512Vnni : Avx512Integers {
   static constexpr std::int64_t kDotCols = 4;
   static constexpr std::int32_t kCodeBase = 128;
 
+  template <int>
   [[gnu::always_inline]] static Dot load_i8_dot(const std::byte* at) noexcept {
-    return {_mm512_xor_si512(load_i8_fours(at).lanes, _mm512_set1_epi8(-128))};
+    return {_mm512_xor_si512(load_dot(at).lanes, _mm512_set1_epi8(-128))};
   }
+  template <int dot>
   [[gnu::always_inline]] static Dot load_u4_dot(const std::byte* at) noexcept {
-    return load_u4_fours(at);
+    return load_u4_fours<dot>(at);
   }
   [[gnu::always_inline]] static I dot(I sum, Dot w, Dot x) noexcept {
     return {_mm512_dpbusd_epi32(sum.lanes, w.lanes, x.lanes)};

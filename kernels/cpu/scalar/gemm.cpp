@@ -124,11 +124,11 @@ float block_offset(const PackedMatrix& weight, const std::byte* block, std::int6
 }
 
 float int_code(WeightFormat format, const std::byte* codes, std::int64_t col, std::int64_t lane) {
+  const CodePlace place = code_place(format, col, lane);
   if (format == WeightFormat::kInt8) {
-    return static_cast<float>(load<std::int8_t>(codes, col * kPanelRows + lane));
+    return static_cast<float>(load<std::int8_t>(codes, place.byte));
   }
-  const auto pair = static_cast<std::uint32_t>(codes[col / 2 * kPanelRows + lane]);
-  return static_cast<float>(col % 2 == 0 ? pair & 0xfU : pair >> 4U);
+  return static_cast<float>(std::to_integer<unsigned>(codes[place.byte]) >> place.shift & 0xfU);
 }
 
 // A chain per block, then a multiply-add with the scale and one of the offset with the sum of the

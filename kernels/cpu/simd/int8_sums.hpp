@@ -3,14 +3,17 @@
 // Sums of int8 activations with int8 and int4 panels, written once over a level's vector type S,
 // which adds to its floats
 //   I                            sixteen 32-bit integers
-//   Dot, DotElement, kDotCols    sixteen groups of kDotCols neighbouring columns, a register wide:
-//                                2 of 16 bits or 4 of 8 bits, and what activations become for it
+//   Dot, DotElement, kDotCols    sixteen groups of kDotCols columns, a register wide: 2 of 16 bits
+//                                or 4 of 8 bits, and what activations become for it
+//   load_i8_dot<s>(at)           dot s of a group of codes, whose columns are those of dot s of the
+//   load_u4_dot<s>(at)           activations: in fours, or the even and the odd ones of a four
 //   kCodeBase                    what load_i8_dot adds to signed codes to make them unsigned
 //   dot(sum, w, x)               sum + the products of each group, exact or modulo 2^32
 //   kNarrowDots, widen(sum)      only where dot adds in fewer bits: how many of them fit, and what
 //                                makes such a sum one of I
-// The integers are exact, so nothing here decides about a bit of the result: tiles, pieces and
-// staging are as in sums.hpp for speed alone.
+// The integers are exact, so nothing here decides about a bit of the result: tiles and pieces are
+// for speed alone. Codes are unpacked in every tile, which takes fewer instructions than one tile
+// writing what the others read.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,25 +31,28 @@ struct RowBlock<std::int8_t> {
   const float* block_scales[kMaxBlockRows];
   const std::int32_t* block_sums[kMaxBlockRows];
   int num_rows;
-  std::int64_t sums_stride;
   float* sums;
 };
 
 template <class S>
 struct Int8DotCodes : Int8Codes<S> {
-  static constexpr std::int64_t kCodesPerByte = 1;
+  static constexpr std::int64_t kGroupCols = code_group_cols(WeightFormat::kInt8);
+  static constexpr int kGroupDots = static_cast<int>(kGroupCols / S::kDotCols);
   static constexpr std::int32_t kCodeBase = S::kCodeBase;
-  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at) noexcept {
-    return S::load_i8_dot(at);
+  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at, int s) noexcept {
+    return with_constant<kGroupDots>(s,
+                                     [&]<int dot>() { return S::template load_i8_dot<dot>(at); });
   }
 };
 
 template <class S>
 struct Int4DotCodes : Int4Codes<S> {
-  static constexpr std::int64_t kCodesPerByte = 2;
+  static constexpr std::int64_t kGroupCols = code_group_cols(WeightFormat::kInt4);
+  static constexpr int kGroupDots = static_cast<int>(kGroupCols / S::kDotCols);
   static constexpr std::int32_t kCodeBase = 0;
-  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at) noexcept {
-    return S::load_u4_dot(at);
+  [[gnu::always_inline]] static typename S::Dot load(const std::byte* at, int s) noexcept {
+    return with_constant<kGroupDots>(s,
+                                     [&]<int dot>() { return S::template load_u4_dot<dot>(at); });
   }
 };
 
@@ -61,43 +67,29 @@ struct Int8Sums {
 
   static void compute(const PackedMatrix& weight, std::int64_t panel, int num_panels,
                       const Rows& block) noexcept {
-    for (int r = 0; r < block.num_rows; ++r) {
-      for (int p = 0; p < num_panels; ++p) {
-        S::store(block.sums + r * block.sums_stride + p * kLanes, S::broadcast(0.0F));
+    for (int p = 0; p < num_panels; ++p) {
+      for (int r = 0; r < block.num_rows; ++r) {
+        S::store(block.sums + sums_offset<S>(r, p), S::broadcast(0.0F));
       }
     }
     if (weight.cols == 0) return;
     alignas(64) Array<DotElement, kBufferElements> buffer;
     alignas(64) Array<std::int32_t, S::kBlockRows * kMaxGroupPanels * 16> chains;
-    const bool is_staged = block.num_rows >= S::kStageInt8CodesRows;
     const std::int64_t piece_cols =
-        is_staged ? kStageCols : kBufferElements / block.num_rows / kStageCols * kStageCols;
+        kIsCopied ? kBufferElements / block.num_rows / kPieceUnit * kPieceUnit : kChunkCols;
     const std::byte* const data = weight.data + panel * weight.panel_stride_bytes;
     for_each_piece(weight, piece_cols, [&](Piece& piece) {
       prepare_rows(block, buffer, piece_cols, piece);
-      if (is_staged) {
-        for (int p = 0; p < num_panels; p += kStagedPanels) {
-          const int rest = num_panels - p;
-          run_staged(weight, data, p, rest < kStagedPanels ? rest : kStagedPanels, piece, block,
-                     chains);
-        }
-      } else {
-        run_direct(weight, data, num_panels, piece, block, chains);
-      }
+      multiply_piece(weight, data, num_panels, piece, block, chains);
     });
   }
 
  private:
-  // Staged sums lie in groups of kGroupPanels.
-  static_assert(S::kStageInt8CodesRows > kFewRows);
-  static constexpr std::int64_t kStepBytes = 64;
-  static constexpr int kStagedPanels = S::tile_panels(S::kMaxTileRows, false, kStepBytes);
-  static constexpr std::int64_t kStageSteps = 64;
-  static constexpr std::int64_t kStagedPanelBytes = kStageSteps * kStepBytes;
-  static constexpr std::int64_t kStageCols = kStageSteps * S::kDotCols;
-  static constexpr std::int64_t kMaxPieceBlocks = kStageCols / kInt8BlockAlignment;
-  static constexpr std::int64_t kCodeStepBytes = S::kDotCols * kPanelRows / Codes::kCodesPerByte;
-  static constexpr int kBufferElements = S::kBlockRows * 256;
+  // Activations of another element type are copied, a piece at a time.
+  static constexpr bool kIsCopied = sizeof(DotElement) > 1;
+  static constexpr int kBufferElements = kIsCopied ? S::kBlockRows * 256 : 1;
+  // Pieces end where groups of codes do, and activations on whole cache lines.
+  static constexpr std::int64_t kPieceUnit = 64;
   static constexpr bool kIsNarrow = requires { S::kNarrowDots; };
 
   // Whole blocks, or columns of one that is too wide.
@@ -155,7 +147,7 @@ struct Int8Sums {
     const std::int64_t count =
         (piece.num_blocks - 1) * piece.x_block_stride + padded_codes(piece.num_cols);
     for (int r = 0; r < block.num_rows; ++r) {
-      if constexpr (sizeof(DotElement) == 1) {
+      if constexpr (!kIsCopied) {
         piece.x[r] = block.rows[r] + begin;
       } else {
         DotElement* const out = buffer + r * stride;
@@ -174,48 +166,9 @@ struct Int8Sums {
     }
   }
 
-  // Codes of `rest` columns, fewer than a step has, and zeros.
-  [[gnu::always_inline]] static Dot load_rest(const std::byte* codes, std::int64_t rest) noexcept {
-    alignas(64) std::byte step[kStepBytes] = {};
-    __builtin_memcpy(step, codes,
-                     static_cast<std::size_t>(ceil_div(rest, Codes::kCodesPerByte) * kPanelRows));
-    return Codes::load(step);
-  }
-
-  // A piece of a few panels, unpacked in the L1 cache; a block takes whole steps.
-  struct Stage {
-    alignas(64) Array<std::byte, static_cast<int>(kStagedPanels* kStagedPanelBytes)> codes;
-    alignas(64) Array<float, static_cast<int>(kStagedPanels* kMaxPieceBlocks* kLanes)> scales;
-  };
-
-  // One panel of the piece; header: of its first block.
-  static void fill_stage(const PackedMatrix& weight, const Piece& piece, const std::byte* header,
-                         std::byte* out, float* scales) noexcept {
-    const std::int64_t block_bytes = Codes::block_bytes(weight);
-    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
-    for (std::int64_t idx = 0; idx < piece.num_blocks; ++idx) {
-      S::store(scales + idx * kLanes, Codes::scale(weight, header));
-      const std::int64_t cols = piece.cols_of(weight, idx);
-      const std::byte* at = header + skipped;
-      header += block_bytes;
-      std::int64_t col = 0;
-      for (; col + S::kDotCols <= cols; col += S::kDotCols) {
-        if constexpr (S::fetches_in_stage(kCodeStepBytes)) {
-          fetch_ahead(at);
-        }
-        S::store_dot(out, Codes::load(at));
-        at += kCodeStepBytes;
-        out += kStepBytes;
-      }
-      if (col < cols) {
-        S::store_dot(out, load_rest(at, cols - col));
-        out += kStepBytes;
-      }
-    }
-  }
-
+  // Of whole groups.
   [[nodiscard]] static std::int64_t code_bytes(std::int64_t num_cols) noexcept {
-    return num_cols / Codes::kCodesPerByte * kPanelRows;
+    return num_cols / Codes::kGroupCols * kCodeGroupBytes;
   }
 
   // From the columns of a piece to those of the next one: of the panel, or after the last the first
@@ -231,67 +184,43 @@ struct Int8Sums {
            code_bytes(piece.first_col);
   }
 
-  static void run_staged(const PackedMatrix& weight, const std::byte* data, int first_panel,
-                         int num_panels, const Piece& piece, const Rows& block,
-                         std::int32_t* chains) noexcept {
-    Stage stage;
-    const std::byte* const headers =
-        data + first_panel * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
-    for (int p = 0; p < num_panels; ++p) {
-      fill_stage(weight, piece, headers + p * weight.panel_stride_bytes,
-                 stage.codes + p * kStagedPanelBytes, stage.scales + p * kMaxPieceBlocks * kLanes);
-    }
+  static void multiply_piece(const PackedMatrix& weight, const std::byte* data, int num_panels,
+                             const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
+    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
     const NextPiece next{bytes_to_next(weight, piece, num_panels), num_tiles<S>(block.num_rows)};
     int tile = 0;
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
-      cover_panels_of<kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        const std::byte* const header = headers + p * weight.panel_stride_bytes;
-        multiply<true, R, P>(
-            weight, piece,
-            {header, stage.codes + p * kStagedPanelBytes, kStagedPanelBytes,
-             stage.scales + p * kMaxPieceBlocks * kLanes, first_panel + p,
-             next.lines_of(tile, header + code_bytes(piece.first_col), weight.panel_stride_bytes)},
-            first_row, block, chains);
+      cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
+        const std::byte* const header =
+            data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
+        const std::byte* const codes = header + skipped;
+        multiply<R, P>(weight, piece,
+                       {header, codes, p, next.lines_of(tile, codes, weight.panel_stride_bytes)},
+                       first_row, block, chains);
       });
       ++tile;
     });
   }
 
-  static void run_direct(const PackedMatrix& weight, const std::byte* data, int num_panels,
-                         const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
-    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
-    for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
-      cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        const std::byte* const header =
-            data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
-        multiply<false, R, P>(weight, piece,
-                              {header, header + skipped, weight.panel_stride_bytes, nullptr, p, {}},
-                              first_row, block, chains);
-      });
-    });
-  }
-
   struct Shape {
     static constexpr bool kIsCoded = true;
-    static constexpr std::int64_t kStepBytes = kCodeStepBytes;
+    static constexpr std::int64_t kStepBytes = kCodeGroupBytes;
+    static constexpr int kSubSteps = Codes::kGroupDots;
   };
   template <int max_panels, class Visit>
   [[gnu::always_inline]] static void cover_panels_of(int rows, int panels, Visit visit) noexcept {
     cover_tile<S, Shape, max_panels>(rows, panels, visit);
   }
 
-  // sums += products of the steps before `end`; w: of the first panel, the others panel_stride
-  // apart.
-  template <bool is_staged, int R, int P>
-  [[gnu::always_inline]] static void add_steps(const std::byte* w, std::int64_t panel_stride,
-                                               const Array<const DotElement*, R>& x,
-                                               std::int64_t end, const NextLines& next,
-                                               Matrix<I, R, P>& sums) noexcept {
-    constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
-    for (std::int64_t step = 0; step < end; ++step) {
-      if constexpr (is_staged && S::fetches_next(R, P)) {
-        fetch_next(next, step * kCodeStepBytes);
-      }
+  // sums += products of dots [0, count) of a group of codes; w: of the first panel, the others
+  // panel_stride apart.
+  template <int count, int R, int P>
+  [[gnu::always_inline]] static void add_dots(const std::byte* w, std::int64_t panel_stride,
+                                              const Array<const DotElement*, R>& x,
+                                              std::int64_t first_col,
+                                              Matrix<I, R, P>& sums) noexcept {
+#pragma GCC unroll 8
+    for (int s = 0; s < count; ++s) {
       if constexpr (S::forgets_between_steps(R, P)) {
         forget_loads();
       }
@@ -301,53 +230,47 @@ struct Int8Sums {
           forget_loads();
         }
         const std::byte* const at = w + p * panel_stride;
-        if constexpr (!is_staged && S::fetches_in_tile(R, kBytes)) {
-          fetch_ahead(at);
+        if constexpr (S::fetches_in_tile(R, kCodeGroupBytes / Codes::kGroupDots)) {
+          if (s == 0) {
+            fetch_ahead(at);
+          }
         }
-        const Dot weight = is_staged ? S::load_dot(at) : Codes::load(at);
+        const Dot weight = Codes::load(at, s);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + step * S::kDotCols));
+          sums[r][p] =
+              S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + first_col + s * S::kDotCols));
         }
-      }
-      w += kBytes;
-    }
-  }
-
-  // The same for columns after the last whole step, fewer than a step has.
-  template <int R, int P>
-  [[gnu::always_inline]] static void add_rest(const std::byte* w, std::int64_t panel_stride,
-                                              const Array<const DotElement*, R>& x,
-                                              std::int64_t steps, std::int64_t rest,
-                                              Matrix<I, R, P>& sums) noexcept {
-#pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) {
-      const Dot weight = load_rest(w + steps * kCodeStepBytes + p * panel_stride, rest);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        sums[r][p] = S::dot(sums[r][p], weight, S::broadcast_dot(x[r] + steps * S::kDotCols));
       }
     }
   }
 
   // sums += products of `cols` columns, where dot adds to I.
-  template <bool is_staged, int R, int P>
+  template <int R, int P>
   [[gnu::always_inline]] static void add_columns(const std::byte* w, std::int64_t panel_stride,
                                                  const Array<const DotElement*, R>& x,
                                                  std::int64_t cols, const NextLines& next,
                                                  Matrix<I, R, P>& sums) noexcept {
-    const std::int64_t steps = is_staged ? ceil_div(cols, S::kDotCols) : cols / S::kDotCols;
-    add_steps<is_staged, R, P>(w, panel_stride, x, steps, next, sums);
-    if constexpr (!is_staged) {
-      const std::int64_t rest = cols - steps * S::kDotCols;
-      if (rest > 0) {
-        add_rest<R, P>(w, panel_stride, x, steps, rest, sums);
+    cols = padded_codes(cols);
+    std::int64_t offset = 0;
+    std::int64_t col = 0;
+    for (; col + Codes::kGroupCols <= cols; col += Codes::kGroupCols) {
+      if constexpr (S::fetches_next(R, P)) {
+        fetch_next(next, offset);
+        offset += kCodeGroupBytes;
+      }
+      add_dots<Codes::kGroupDots, R, P>(w, panel_stride, x, col, sums);
+      w += kCodeGroupBytes;
+    }
+    if constexpr (Codes::kGroupCols > kCodeBytes) {
+      if (col < cols) {
+        add_dots<Codes::kGroupDots / 2, R, P>(w, panel_stride, x, col, sums);
       }
     }
   }
 
   // sums = products of at most kNarrowDots * kDotCols columns, where dot adds in fewer bits.
-  template <bool is_staged, int R, int P>
+  template <int R, int P>
   [[gnu::always_inline]] static void set_narrow(const std::byte* w, std::int64_t panel_stride,
                                                 const Array<const DotElement*, R>& x,
                                                 std::int64_t cols, Matrix<I, R, P>& sums) noexcept {
@@ -358,7 +281,7 @@ struct Int8Sums {
         sums[r][p] = S::broadcast_int(0);
       }
     }
-    add_columns<is_staged, R, P>(w, panel_stride, x, cols, {}, sums);
+    add_columns<R, P>(w, panel_stride, x, cols, {}, sums);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -369,21 +292,21 @@ struct Int8Sums {
   }
 
   // sums = products of `cols` columns, where dot adds in fewer bits.
-  template <bool is_staged, int R, int P>
+  template <int R, int P>
   [[gnu::always_inline]] static void set_columns(const std::byte* w, std::int64_t panel_stride,
                                                  Array<const DotElement*, R>& x, std::int64_t cols,
                                                  Matrix<I, R, P>& sums) noexcept {
-    constexpr std::int64_t kBytes = is_staged ? kStepBytes : kCodeStepBytes;
     constexpr std::int64_t kNarrowCols = S::kNarrowDots * S::kDotCols;
+    constexpr std::int64_t kNarrowBytes = kNarrowCols / Codes::kGroupCols * kCodeGroupBytes;
     if (cols <= kNarrowCols) {
-      set_narrow<is_staged, R, P>(w, panel_stride, x, cols, sums);
+      set_narrow<R, P>(w, panel_stride, x, cols, sums);
       return;
     }
     // In memory: the registers hold the narrow sums.
     alignas(64) Array<std::int32_t, R* P* 16> wide = {};
     for (std::int64_t done = 0; done < cols; done += kNarrowCols) {
-      set_narrow<is_staged, R, P>(w, panel_stride, x, smaller(kNarrowCols, cols - done), sums);
-      w += S::kNarrowDots * kBytes;
+      set_narrow<R, P>(w, panel_stride, x, smaller(kNarrowCols, cols - done), sums);
+      w += kNarrowBytes;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         x[r] += kNarrowCols;
@@ -411,7 +334,6 @@ struct Int8Sums {
     Array<const float*, R> scales;
     Array<const std::int32_t*, R> sums;
     float* totals;
-    std::int64_t totals_stride;
   };
 
   static constexpr std::int64_t kChainStride = kMaxGroupPanels * kPanelRows;
@@ -441,19 +363,17 @@ struct Int8Sums {
     }
   }
 
-  // Where a tile finds its panels: the header of the piece's first block, its codes (packed, or
-  // staged) and staged scales, all of the first panel.
+  // Where a tile finds its panels: the header of the piece's first block and its codes, of the
+  // first panel.
   struct TilePanels {
     const std::byte* header;
     const std::byte* codes;
-    std::int64_t codes_stride;  // from panel to panel
-    const float* scales;
     int first;  // of the group
     NextLines next;
   };
 
   // The blocks of a piece for R rows and P panels.
-  template <bool is_staged, int R, int P>
+  template <int R, int P>
   static void multiply(const PackedMatrix& weight, const Piece& piece, const TilePanels& panels,
                        int first_row, const Rows& block, std::int32_t* all_chains) noexcept {
     const std::int32_t zero_code = Codes::kCodeBase + common_zero(weight.format, weight.block);
@@ -461,13 +381,11 @@ struct Int8Sums {
     const std::byte* header = panels.header;
     const std::byte* w = panels.codes;
     NextLines next = panels.next;
-    const std::int64_t w_panel_stride = panels.codes_stride;
     std::int32_t* const chains =
         all_chains + (first_row * kMaxGroupPanels + panels.first) * kPanelRows;
     // Copies, which stores to the totals cannot change.
     TileRows<R> rows;
-    rows.totals = block.sums + first_row * block.sums_stride + panels.first * kLanes;
-    rows.totals_stride = block.sums_stride;
+    rows.totals = block.sums + sums_offset<S>(first_row, panels.first);
     for (int r = 0; r < R; ++r) {
       rows.scales[r] = block.block_scales[first_row + r] + piece.block;
       rows.sums[r] = block.block_sums[first_row + r] + piece.block;
@@ -481,11 +399,11 @@ struct Int8Sums {
       }
       Matrix<I, R, P> sums;
       if constexpr (kIsNarrow) {
-        set_columns<is_staged, R, P>(w, w_panel_stride, x, cols, sums);
+        set_columns<R, P>(w, weight.panel_stride_bytes, x, cols, sums);
       }
       begin_sums<R, P>(piece, zero_code, rows, idx, chains, sums);
       if constexpr (!kIsNarrow) {
-        add_columns<is_staged, R, P>(w, w_panel_stride, x, cols, next, sums);
+        add_columns<R, P>(w, weight.panel_stride_bytes, x, cols, next, sums);
         next.advance(block_bytes);
       }
       if (!piece.ends_block) {
@@ -498,31 +416,28 @@ struct Int8Sums {
         }
         return;
       }
-      finish_block<is_staged, R, P>(weight, header, panels.scales + idx * kLanes, idx, rows, sums);
-      w += is_staged ? ceil_div(cols, S::kDotCols) * kStepBytes : block_bytes;
+      finish_block<R, P>(weight, header, idx, rows, sums);
+      w += block_bytes;
       header += block_bytes;
     }
   }
 
-  // totals += scale * activation scale * sums, and the part of the offsets; scales: staged ones;
-  // idx: of the block in the piece.
-  template <bool is_staged, int R, int P>
+  // totals += scale * activation scale * sums, and the part of the offsets; idx: of the block in
+  // the piece.
+  template <int R, int P>
   [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
-                                                  const std::byte* header, const float* scales,
-                                                  std::int64_t idx, const TileRows<R>& rows,
+                                                  const std::byte* header, std::int64_t idx,
+                                                  const TileRows<R>& rows,
                                                   Matrix<I, R, P>& sums) noexcept {
-    // Of many rows' groups the compiler knows the stride.
-    const std::int64_t stride = is_staged ? kGroupPanels * kLanes : rows.totals_stride;
     if (weight.block.offset == OffsetKind::kZeroPoints) {
       take_zero_points<R, P>(weight, header, idx, rows, sums);
     }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const V scale = is_staged ? S::load(scales + p * kMaxPieceBlocks * kLanes)
-                                : Codes::scale(weight, header + p * weight.panel_stride_bytes);
+      const V scale = Codes::scale(weight, header + p * weight.panel_stride_bytes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        float* const total = rows.totals + r * stride + p * kLanes;
+        float* const total = rows.totals + sums_offset<S>(r, p);
         const V factor = S::mul(scale, S::broadcast(rows.scales[r][idx]));
         S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
       }
@@ -555,11 +470,10 @@ struct Int8Sums {
     for (int p = 0; p < P; ++p) {
       const std::byte* const at = header + p * weight.panel_stride_bytes;
       const V offset = Codes::offset(weight, at, S::broadcast(0.0F));  // f32: without the scale
-      float* total = rows.totals + p * kLanes;
       for (int r = 0; r < R; ++r) {
+        float* const total = rows.totals + sums_offset<S>(r, p);
         const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);
         S::store(total, S::fma(offset, S::broadcast(x_sum), S::load(total)));
-        total += rows.totals_stride;
       }
     }
   }

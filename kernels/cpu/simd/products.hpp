@@ -13,16 +13,15 @@
 
 namespace moe::kernels::simd {
 
-// Args is GemmArgs or GateUpArgs. Calls finish(first_row, num_rows, panel, num_panels, sums,
-// sums_stride) for every block of rows and group of panels. A group holds an even number of panels
+// Args is GemmArgs or GateUpArgs. Calls finish(first_row, num_rows, panel, num_panels, sums)
+// for every block of rows and group of panels. A group holds an even number of panels
 // unless panel_end cuts it short.
 template <class S, class Sums, class Args, class Finish>
 [[gnu::always_inline]] inline void for_each_block(const Args& args, std::int64_t panel_begin,
                                                   std::int64_t panel_end, Finish finish) noexcept {
   using Activation = typename Sums::Activation;
   static_assert(S::kBlockRows <= kMaxBlockRows);
-  static_assert(kFewRows * kMaxGroupPanels <= S::kBlockRows * kGroupPanels);
-  alignas(64) Array<float, S::kBlockRows * kGroupPanels * 16> sums;
+  alignas(64) Array<float, sums_offset<S>(0, kMaxGroupPanels)> sums;
   const auto* x = static_cast<const Activation*>(args.x);
   const std::int64_t num_blocks = ceil_div(args.num_rows, S::kBlockRows);
   for (std::int64_t idx = 0; idx < num_blocks; ++idx) {
@@ -39,13 +38,12 @@ template <class S, class Sums, class Args, class Finish>
       }
     }
     const int group = block.num_rows <= kFewRows ? kMaxGroupPanels : kGroupPanels;
-    block.sums_stride = group * kLanes;
     block.sums = sums;
     for (std::int64_t panel = panel_begin; panel < panel_end; panel += group) {
       const int num_panels =
           panel_end - panel < group ? static_cast<int>(panel_end - panel) : group;
       Sums::compute(args.weight, panel, num_panels, block);
-      finish(begin, block.num_rows, panel, num_panels, sums, block.sums_stride);
+      finish(begin, block.num_rows, panel, num_panels, sums);
     }
   }
 }
@@ -63,14 +61,13 @@ template <class S, class Sums>
 [[gnu::always_inline]] inline void gemm_of(const GemmArgs& args) noexcept {
   for_each_block<S, Sums>(args, args.panel_begin, args.panel_end,
                           [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                              int num_panels, const float* sums, std::int64_t sums_stride) {
+                              int num_panels, const float* sums) {
                             for (int p = 0; p < num_panels; ++p) {
                               const std::int64_t out = (panel + p) * kPanelRows;
                               const std::int64_t count = args.weight.rows - out;
                               const auto bias = load_bias<S>(args.bias, out, count);
                               for (int r = 0; r < num_rows; ++r) {
-                                const auto y =
-                                    S::add(S::load(sums + r * sums_stride + p * kLanes), bias);
+                                const auto y = S::add(S::load(sums + sums_offset<S>(r, p)), bias);
                                 float* at = args.y + (first_row + r) * args.y_stride + out;
                                 if (count >= kPanelRows) {
                                   S::store(at, y);
@@ -129,22 +126,22 @@ template <class S>
 
 template <class S, class Sums>
 [[gnu::always_inline]] inline void gemm_gate_up_of(const GateUpArgs& args) noexcept {
-  for_each_block<S, Sums>(args, 2 * args.pair_begin, 2 * args.pair_end,
-                          [&](std::int64_t first_row, int num_rows, std::int64_t panel,
-                              int num_panels, const float* sums, std::int64_t sums_stride) {
-                            for (int p = 0; p < num_panels; p += 2) {
-                              const std::int64_t out = (panel + p) / 2 * kPanelRows;
-                              const std::int64_t count = args.intermediate - out;
-                              const auto gate_bias = load_bias<S>(args.gate_bias, out, count);
-                              const auto up_bias = load_bias<S>(args.up_bias, out, count);
-                              for (int r = 0; r < num_rows; ++r) {
-                                const float* at = sums + r * sums_stride + p * kLanes;
-                                const auto gate = S::add(S::load(at), gate_bias);
-                                const auto up = S::add(S::load(at + 16), up_bias);
-                                store_hidden<S>(args, first_row + r, out, glu<S>(args, gate, up));
-                              }
-                            }
-                          });
+  for_each_block<S, Sums>(
+      args, 2 * args.pair_begin, 2 * args.pair_end,
+      [&](std::int64_t first_row, int num_rows, std::int64_t panel, int num_panels,
+          const float* sums) {
+        for (int p = 0; p < num_panels; p += 2) {
+          const std::int64_t out = (panel + p) / 2 * kPanelRows;
+          const std::int64_t count = args.intermediate - out;
+          const auto gate_bias = load_bias<S>(args.gate_bias, out, count);
+          const auto up_bias = load_bias<S>(args.up_bias, out, count);
+          for (int r = 0; r < num_rows; ++r) {
+            const auto gate = S::add(S::load(sums + sums_offset<S>(r, p)), gate_bias);
+            const auto up = S::add(S::load(sums + sums_offset<S>(r, p + 1)), up_bias);
+            store_hidden<S>(args, first_row + r, out, glu<S>(args, gate, up));
+          }
+        }
+      });
 }
 
 template <class S>

@@ -25,14 +25,19 @@ inline constexpr int kGroupPanels = 4;
 inline constexpr std::int64_t kChunkCols = 2048;
 
 // The rows of one block and the buffer of their sums: those of row r and panel p of the group begin
-// at sums + r * sums_stride + p * kLanes.
+// at sums + sums_offset(r, p).
 template <class Activation>
 struct RowBlock {
   const Activation* rows[kMaxBlockRows];
   int num_rows;
-  std::int64_t sums_stride;
   float* sums;
 };
+
+// Constant strides: the addresses of a tile's sums then need one register.
+template <class S>
+[[nodiscard]] constexpr int sums_offset(int row, int panel) noexcept {
+  return (panel * S::kBlockRows + row) * kLanes;
+}
 
 // Columns [first, first + count) of a matrix.
 struct ColumnRange {
@@ -68,25 +73,25 @@ template <class S, class Visit>
 }
 
 template <class S, int R, int P>
-[[gnu::always_inline]] inline void load_sums(const float* at, std::int64_t stride, bool is_first,
+[[gnu::always_inline]] inline void load_sums(const float* at, bool is_first,
                                              Matrix<typename S::V, R, P>& sums) noexcept {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      sums[r][p] = is_first ? S::broadcast(0.0F) : S::load(at + r * stride + p * kLanes);
+      sums[r][p] = is_first ? S::broadcast(0.0F) : S::load(at + sums_offset<S>(r, p));
     }
   }
 }
 
 template <class S, int R, int P>
-[[gnu::always_inline]] inline void store_sums(const Matrix<typename S::V, R, P>& sums, float* at,
-                                              std::int64_t stride) noexcept {
+[[gnu::always_inline]] inline void store_sums(const Matrix<typename S::V, R, P>& sums,
+                                              float* at) noexcept {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      S::store(at + r * stride + p * kLanes, sums[r][p]);
+      S::store(at + sums_offset<S>(r, p), sums[r][p]);
     }
   }
 }
@@ -101,15 +106,22 @@ template <class S, class Product>
     if constexpr (S::fetches_in_stage(Product::kStepBytes)) {
       fetch_ahead(codes);
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 8
     for (int s = 0; s < Product::kSubSteps; ++s) {
-      S::store(as_floats(out), Product::weight(codes, s, true));
+      S::store(as_floats(out), Product::weight(codes, s, S::spare_registers(0, 0)));
       out += 64;
     }
     codes += Product::kStepBytes;
   }
-  if (whole_cols != num_cols) {
-    S::store(as_floats(out), last_weight<Product>(codes, true));
+  const std::int64_t rest = num_cols - whole_cols;
+  for (int s = 0; s < rest / kSubColumns<Product>; ++s) {
+    S::store(as_floats(out), Product::weight(codes, s, S::spare_registers(0, 0)));
+    out += 64;
+  }
+  if (rest % kSubColumns<Product> != 0) {
+    S::store(as_floats(out),
+             last_weight<Product>(codes, static_cast<int>(rest / kSubColumns<Product>),
+                                  S::spare_registers(0, 0)));
   }
 }
 
@@ -166,14 +178,14 @@ struct PlainSums {
     for_each_tile<S>(block.num_rows, [&](int first, int rows) {
       cover_tile<S, Product, kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         constexpr Fetch kFetch = S::fetches_next(R, P) ? Fetch::kNext : Fetch::kAhead;
-        float* at = block.sums + first * block.sums_stride + p * kLanes;
+        float* at = block.sums + sums_offset<S>(first, p);
         const std::byte* const panel = data + p * panel_stride;
         Matrix<typename S::V, R, P> sums;
-        load_sums<S, R, P>(at, block.sums_stride, is_first, sums);
+        load_sums<S, R, P>(at, is_first, sums);
         accumulate_tile<S, Product, R, P, kFetch>(
             {panel, panel_stride, block.rows + first, cols.first, cols.count}, sums,
             next.lines_of(tile, panel, panel_stride));
-        store_sums<S, R, P>(sums, at, block.sums_stride);
+        store_sums<S, R, P>(sums, at);
       });
       ++tile;
     });
@@ -193,12 +205,12 @@ struct PlainSums {
       }
       for_each_tile<S>(block.num_rows, [&](int first, int rows) {
         cover_tile<S, F32Product<S>, 1>(rows, 1, [&]<int R, int P>(int) {
-          float* at = block.sums + first * block.sums_stride + p * kLanes;
+          float* at = block.sums + sums_offset<S>(first, p);
           Matrix<typename S::V, R, 1> sums;
-          load_sums<S, R, 1>(at, block.sums_stride, is_first, sums);
+          load_sums<S, R, 1>(at, is_first, sums);
           accumulate_tile<S, F32Product<S>, R, 1, Fetch::kNothing>(
               {panel, 0, block.rows + first, cols.first, cols.count}, sums);
-          store_sums<S, R, 1>(sums, at, block.sums_stride);
+          store_sums<S, R, 1>(sums, at);
         });
       });
     }
@@ -219,7 +231,6 @@ struct WidenedSums {
     const std::int64_t stride = std::int64_t{kBufferFloats} / block.num_rows / 16 * 16;
     RowBlock<float> wide;
     wide.num_rows = block.num_rows;
-    wide.sums_stride = block.sums_stride;
     wide.sums = block.sums;
     std::int64_t col = 0;
     do {
@@ -348,8 +359,7 @@ struct ScaledSums {
     const std::byte* data = weight.data + panel * weight.panel_stride_bytes;
     if (weight.cols == 0) {
       for (int i = 0; i < block.num_rows * num_panels; ++i) {
-        S::store(block.sums + i / num_panels * block.sums_stride + i % num_panels * kLanes,
-                 S::broadcast(0.0F));
+        S::store(block.sums + sums_offset<S>(i / num_panels, i % num_panels), S::broadcast(0.0F));
       }
       return;
     }
@@ -500,7 +510,7 @@ struct ScaledSums {
       cover_tile<S, Product, kMaxGroupPanels, Codes::kStageRows - 1>(
           block.num_rows, num_panels, [&]<int R, int P>(int p) {
             compute_direct<R, P>(weight, range, p * weight.panel_stride_bytes, block.rows,
-                                 block.sums + p * kLanes, block.sums_stride);
+                                 block.sums + sums_offset<S>(0, p));
           });
       return;
     }
@@ -520,8 +530,8 @@ struct ScaledSums {
 
   template <int R, int P>
   static void compute_direct(const PackedMatrix& weight, const Range& range,
-                             std::int64_t panel_offset, const Activation* const* rows, float* out,
-                             std::int64_t out_stride) noexcept {
+                             std::int64_t panel_offset, const Activation* const* rows,
+                             float* out) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t header_bytes = Codes::header_bytes(weight);
     const std::int64_t block_bytes = Codes::block_bytes(weight);
@@ -529,7 +539,7 @@ struct ScaledSums {
     [[maybe_unused]] const float* x_sums = range.x_sums;
     for (std::int64_t begin = 0; begin < range.num_cols; begin += block_cols) {
       Matrix<V, R, P> sums;
-      load_sums<S, R, P>(out, out_stride, true, sums);
+      load_sums<S, R, P>(out, true, sums);
       accumulate_tile<S, Product, R, P, Fetch::kAhead>(
           {panel + header_bytes, weight.panel_stride_bytes, rows, begin,
            smaller(block_cols, range.num_cols - begin)},
@@ -540,14 +550,13 @@ struct ScaledSums {
         const V scale = Codes::scale(weight, header);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + r * out_stride + p * kLanes, scale, sums[r][p],
-                     range.is_first && begin == 0);
+          add_scaled(out + sums_offset<S>(r, p), scale, sums[r][p], range.is_first && begin == 0);
         }
         if constexpr (Codes::kMayHaveOffsets) {
           if (x_sums != nullptr) {
             const V offset = Codes::offset(weight, header, scale);
             for (int r = 0; r < R; ++r) {
-              add_offset(out + r * out_stride + p * kLanes, offset, x_sums[r * kMaxSumBlocks]);
+              add_offset(out + sums_offset<S>(r, p), offset, x_sums[r * kMaxSumBlocks]);
             }
           }
         }
@@ -590,9 +599,8 @@ struct ScaledSums {
           NextLines lines = next.lines_of(tile++, codes, weight.panel_stride_bytes);
           lines.shift = kStageShift;
           cover_tile<S, StagedProduct, kStagedPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-            multiply_stage<R, P>(
-                weight, stage, p, first, block, lines,
-                block.sums + first * block.sums_stride + (first_panel + p) * kLanes);
+            multiply_stage<R, P>(weight, stage, p, first, block, lines,
+                                 block.sums + sums_offset<S>(first, first_panel + p));
           });
         });
       }
@@ -634,21 +642,20 @@ struct ScaledSums {
                              int first_row, const RowBlock<Activation>& block, NextLines next,
                              float* out) noexcept {
     constexpr Fetch kFetch = S::fetches_next(R, P) ? Fetch::kNext : Fetch::kNothing;
-    constexpr std::int64_t kChainStride = kStagedPanels * kLanes;
     const std::byte* weights = stage.weights + first_panel * kStagedPanelBytes;
     std::int64_t scale_at = first_panel * kMaxStagedBlocks * 16;
-    float* chains = stage.chains + first_row * kChainStride + first_panel * kLanes;
+    float* chains = stage.chains + sums_offset<S>(first_row, first_panel);
     [[maybe_unused]] const float* x_sums =
         stage.x_sums != nullptr ? stage.x_sums + first_row * kMaxSumBlocks : nullptr;
     for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
       Matrix<V, R, P> sums;
-      load_sums<S, R, P>(chains, kChainStride, !stage.continues_block, sums);
+      load_sums<S, R, P>(chains, !stage.continues_block, sums);
       accumulate_tile<S, StagedProduct, R, P, kFetch>(
           {weights, kStagedPanelBytes, block.rows + first_row, stage.first_col + done,
            smaller(stage.block_cols, stage.num_cols - done)},
           sums, next);
       if (!stage.ends_block) {
-        store_sums<S, R, P>(sums, chains, kChainStride);
+        store_sums<S, R, P>(sums, chains);
         return;
       }
       const bool is_first = stage.is_first_block && done == 0;
@@ -657,14 +664,13 @@ struct ScaledSums {
         const V scale = S::load(stage.scales + scale_at + p * kMaxStagedBlocks * 16);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + r * block.sums_stride + p * kLanes, scale, sums[r][p], is_first);
+          add_scaled(out + sums_offset<S>(r, p), scale, sums[r][p], is_first);
         }
         if constexpr (Codes::kMayHaveOffsets) {
           if (x_sums != nullptr) {
             const V offset = S::load(stage.offsets + scale_at + p * kMaxStagedBlocks * 16);
             for (int r = 0; r < R; ++r) {
-              add_offset(out + r * block.sums_stride + p * kLanes, offset,
-                         x_sums[r * kMaxSumBlocks]);
+              add_offset(out + sums_offset<S>(r, p), offset, x_sums[r * kMaxSumBlocks]);
             }
           }
         }

@@ -3,16 +3,15 @@
 // The register tile: R rows of activations times P panels of weights, the sums held in registers.
 // A product policy says how weights and activations of one step become vectors:
 //   kColumns, kStepBytes        columns and bytes of a panel that one step takes
-//   kSubSteps                   multiply-adds of one step
+//   kSubSteps                   multiply-adds of one step, of one column each or of two
 //   Activation                  element type of the activations
-//   weight(at, s, has_spare), activation(at, s), accumulate(w, x, sum)     for sub-step s;
-//   has_spare:
-//                               registers are free for constants
+//   weight(at, s, spare), activation(at, s), accumulate(w, x, sum)     for sub-step s; spare:
+//                               registers that no sum takes
 //   kIsCoded                    weights are not f32 in memory
 //   kIsStaged                   may be made f32 in the L1 cache first where a level asks for it
-//   activation_last(at)         for the last column of an odd number (kColumns == 2)
+//   activation_last(at)         for the last column of an odd number, where sub-steps take two
 //   weight_last(at)             the same, where reading a whole step would pass the end of the
-//   codes
+//                               codes
 
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +26,18 @@ using Array = T[static_cast<std::size_t>(N)];
 template <class T, int R, int P>
 using Matrix = Array<Array<T, P>, R>;
 
+// visit.template operator()<N>() for N = value, below `count`. Once loops are unrolled nothing is
+// left of the choice.
+template <int count, class Visit>
+[[gnu::always_inline]] inline auto with_constant(int value, Visit visit) noexcept {
+  if constexpr (count > 1) {
+    if (value < count - 1) {
+      return with_constant<count - 1>(value, visit);
+    }
+  }
+  return visit.template operator()<count - 1>();
+}
+
 template <class S>
 struct F32Product {
   using V = typename S::V;
@@ -37,7 +48,7 @@ struct F32Product {
   static constexpr bool kIsCoded = false;
   static constexpr bool kIsStaged = true;
 
-  [[gnu::always_inline]] static V weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static V weight(const std::byte* at, int, int) noexcept {
     return S::load(static_cast<const float*>(static_cast<const void*>(at)));
   }
   [[gnu::always_inline]] static V activation(const float* at, int) noexcept {
@@ -51,7 +62,7 @@ struct F16Product : F32Product<S> {
   static constexpr std::int64_t kStepBytes = 32;
   static constexpr bool kIsCoded = true;
 
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, int) noexcept {
     return S::load_f16(at);
   }
 };
@@ -64,8 +75,8 @@ struct Bf16Product : F32Product<S> {
   static constexpr int kSubSteps = 2;
   static constexpr bool kIsCoded = true;
 
-  [[gnu::always_inline]] static V weight(const std::byte* at, int s, bool has_spare) noexcept {
-    return s == 0 ? S::load_bf16_even(at) : S::load_bf16_odd(at, has_spare);
+  [[gnu::always_inline]] static V weight(const std::byte* at, int s, int spare) noexcept {
+    return s == 0 ? S::load_bf16_even(at) : S::load_bf16_odd(at, spare);
   }
   [[gnu::always_inline]] static V activation(const float* at, int s) noexcept {
     return S::broadcast(at[s]);
@@ -86,7 +97,7 @@ struct Bf16DotProduct {
   static constexpr bool kIsCoded = true;
   static constexpr bool kIsStaged = false;
 
-  [[gnu::always_inline]] static V weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static V weight(const std::byte* at, int, int) noexcept {
     return S::load_pairs(at);
   }
   [[gnu::always_inline]] static V activation(const std::uint16_t* at, int) noexcept {
@@ -105,7 +116,7 @@ struct E4m3Product : F32Product<S> {
   static constexpr std::int64_t kStepBytes = 16;
   static constexpr bool kIsCoded = true;
 
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, int) noexcept {
     return S::load_e4m3_div256(at);
   }
 };
@@ -115,28 +126,36 @@ struct E2m1Product : Bf16Product<S> {
   static constexpr std::int64_t kStepBytes = 16;
   static constexpr bool kIsCoded = true;
 
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, bool) noexcept {
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, int) noexcept {
     return s == 0 ? S::load_e2m1_low(at) : S::load_e2m1_high(at);
   }
 };
 
+// Four columns a step, of which a byte each in a word of every output.
 template <class S>
 struct Int8Product : F32Product<S> {
-  static constexpr std::int64_t kStepBytes = 16;
+  static constexpr std::int64_t kColumns = 4;
+  static constexpr int kSubSteps = 4;
   static constexpr bool kIsCoded = true;
 
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int, bool) noexcept {
-    return S::load_i8(at);
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s,
+                                                     int spare) noexcept {
+    return with_constant<kSubSteps>(
+        s, [&]<int col>() { return S::template load_i8_col<col>(at, spare); });
+  }
+  [[gnu::always_inline]] static typename S::V activation(const float* at, int s) noexcept {
+    return S::broadcast(at[s]);
   }
 };
 
+// Eight columns, of which half a byte each.
 template <class S>
-struct Int4Product : Bf16Product<S> {
-  static constexpr std::int64_t kStepBytes = 16;
-  static constexpr bool kIsCoded = true;
+struct Int4Product : Int8Product<S> {
+  static constexpr std::int64_t kColumns = 8;
+  static constexpr int kSubSteps = 8;
 
-  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, bool) noexcept {
-    return s == 0 ? S::load_u4_low(at) : S::load_u4_high(at);
+  [[gnu::always_inline]] static typename S::V weight(const std::byte* at, int s, int) noexcept {
+    return with_constant<kSubSteps>(s, [&]<int col>() { return S::template load_u4_col<col>(at); });
   }
 };
 
@@ -149,7 +168,7 @@ template <class S>
 struct CodedDotProduct<S, E4m3Product<S>> : Bf16DotProduct<S> {
   static constexpr std::int64_t kStepBytes = 32;
 
-  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, int) noexcept {
     return S::to_pairs(S::load_e4m3_div256(at), S::load_e4m3_div256(at + 16));
   }
   [[gnu::always_inline]] static typename S::Pairs weight_last(const std::byte* at) noexcept {
@@ -161,39 +180,48 @@ template <class S>
 struct CodedDotProduct<S, E2m1Product<S>> : Bf16DotProduct<S> {
   static constexpr std::int64_t kStepBytes = 16;
 
-  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, int) noexcept {
     return S::load_e2m1_pairs(at);
   }
 };
 
 template <class S>
 struct CodedDotProduct<S, Int8Product<S>> : Bf16DotProduct<S> {
-  static constexpr std::int64_t kStepBytes = 32;
+  static constexpr std::int64_t kColumns = 4;
+  static constexpr int kSubSteps = 2;
 
-  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
-    return S::to_pairs(S::load_i8(at), S::load_i8(at + 16));
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int s, int) noexcept {
+    return with_constant<kSubSteps>(
+        s, [&]<int pair>() { return S::template load_i8_pairs<pair>(at); });
   }
-  [[gnu::always_inline]] static typename S::Pairs weight_last(const std::byte* at) noexcept {
-    return S::to_pairs(S::load_i8(at), S::broadcast(0.0F));
+  [[gnu::always_inline]] static typename S::Pairs activation(const std::uint16_t* at,
+                                                             int s) noexcept {
+    return S::broadcast_pair(at + 2 * s);
   }
 };
 
 template <class S>
-struct CodedDotProduct<S, Int4Product<S>> : Bf16DotProduct<S> {
-  static constexpr std::int64_t kStepBytes = 16;
+struct CodedDotProduct<S, Int4Product<S>> : CodedDotProduct<S, Int8Product<S>> {
+  static constexpr std::int64_t kColumns = 8;
+  static constexpr int kSubSteps = 4;
 
-  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int, bool) noexcept {
-    return S::load_u4_pairs(at);
+  [[gnu::always_inline]] static typename S::Pairs weight(const std::byte* at, int s, int) noexcept {
+    return with_constant<kSubSteps>(
+        s, [&]<int pair>() { return S::template load_u4_pairs<pair>(at); });
   }
 };
 
-// The weights of the last of an odd number of columns.
+// Columns of a sub-step: one, or a pair.
 template <class Product>
-[[gnu::always_inline]] inline auto last_weight(const std::byte* at, bool has_spare) noexcept {
+inline constexpr std::int64_t kSubColumns = Product::kColumns / Product::kSubSteps;
+
+// The weights of sub-step s, of which only the first column is in the panel.
+template <class Product>
+[[gnu::always_inline]] inline auto last_weight(const std::byte* at, int s, int spare) noexcept {
   if constexpr (requires { Product::weight_last(at); }) {
     return Product::weight_last(at);
   } else {
-    return Product::weight(at, 0, has_spare);
+    return Product::weight(at, s, spare);
   }
 }
 
@@ -276,6 +304,48 @@ struct NextPiece {
   __builtin_prefetch(next.lines[1] + (offset >> next.shift), 0, 2);
 }
 
+// sums[r][p] += the products of sub-step s of the step at `weights`, for all rows.
+template <class S, class Product, int R, int P>
+[[gnu::always_inline]] inline void add_sub_step(
+    const std::byte* weights, int s, int p, const Array<const typename Product::Activation*, R>& x,
+    std::int64_t col, Matrix<typename S::V, R, P>& sums) noexcept {
+  const auto weight = Product::weight(weights, s, S::spare_registers(R, P));
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    sums[r][p] = Product::accumulate(weight, Product::activation(x[r] + col, s), sums[r][p]);
+  }
+}
+
+// sums[r][p] += the products of `rest` columns from `col` on, fewer than a step has; w: at
+// `offset`.
+template <class S, class Product, int R, int P>
+[[gnu::always_inline]] inline void accumulate_rest(
+    const Array<const std::byte*, P>& w, std::int64_t offset,
+    const Array<const typename Product::Activation*, R>& x, std::int64_t col, std::int64_t rest,
+    Matrix<typename S::V, R, P>& sums) noexcept {
+  const int num_whole = static_cast<int>(rest / kSubColumns<Product>);
+  for (int s = 0; s < num_whole; ++s) {
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      add_sub_step<S, Product, R, P>(w[p] + offset, s, p, x, col, sums);
+    }
+  }
+  if constexpr (kSubColumns<Product> == 2) {
+    if (rest % 2 != 0) {
+#pragma GCC unroll 8
+      for (int p = 0; p < P; ++p) {
+        const auto weight =
+            last_weight<Product>(w[p] + offset, num_whole, S::spare_registers(R, P));
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          sums[r][p] = Product::accumulate(weight, Product::activation_last(x[r] + col + rest - 1),
+                                           sums[r][p]);
+        }
+      }
+    }
+  }
+}
+
 // sums[r][p] += the products over the columns of the input, one chain each.
 template <class S, class Product, int R, int P, Fetch fetch>
 [[gnu::always_inline]] inline void accumulate_tile(
@@ -291,10 +361,10 @@ template <class S, class Product, int R, int P, Fetch fetch>
   for (int p = 0; p < P; ++p) {
     w[p] = in.panel + p * in.panel_stride;
   }
-  const std::int64_t even_cols = in.num_cols / Product::kColumns * Product::kColumns;
+  const std::int64_t whole_cols = in.num_cols / Product::kColumns * Product::kColumns;
   std::int64_t offset = 0;
-  for (std::int64_t col = 0; col < even_cols; col += Product::kColumns) {
-#pragma GCC unroll 2
+  for (std::int64_t col = 0; col < whole_cols; col += Product::kColumns) {
+#pragma GCC unroll 8
     for (int s = 0; s < Product::kSubSteps; ++s) {
       if constexpr (S::forgets_between_steps(R, P)) {
         forget_loads();
@@ -309,31 +379,20 @@ template <class S, class Product, int R, int P, Fetch fetch>
         if constexpr (S::forgets_between_panels(R, P)) {
           forget_loads();
         }
-        if constexpr (fetch == Fetch::kAhead && S::fetches_in_tile(R, Product::kStepBytes)) {
+        if constexpr (fetch == Fetch::kAhead &&
+                      S::fetches_in_tile(R, Product::kStepBytes / Product::kSubSteps)) {
           if (s == 0) {
             fetch_ahead(w[p] + offset);
           }
         }
-        const auto weight = Product::weight(w[p] + offset, s, S::has_spare(R, P));
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          sums[r][p] = Product::accumulate(weight, Product::activation(x[r] + col, s), sums[r][p]);
-        }
+        add_sub_step<S, Product, R, P>(w[p] + offset, s, p, x, col, sums);
       }
     }
     offset += Product::kStepBytes;
   }
-  if constexpr (Product::kColumns == 2) {
-    if (even_cols != in.num_cols) {
-#pragma GCC unroll 8
-      for (int p = 0; p < P; ++p) {
-        const auto weight = last_weight<Product>(w[p] + offset, S::has_spare(R, P));
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          sums[r][p] =
-              Product::accumulate(weight, Product::activation_last(x[r] + even_cols), sums[r][p]);
-        }
-      }
+  if constexpr (Product::kColumns > 1) {
+    if (whole_cols != in.num_cols) {
+      accumulate_rest<S, Product, R, P>(w, offset, x, whole_cols, in.num_cols - whole_cols, sums);
     }
   }
 }
@@ -357,7 +416,8 @@ template <int R, int P, class Visit>
 template <class S, class Product, int kMaxPanels, int kMaxRows = S::kMaxTileRows, class Visit>
 [[gnu::always_inline]] inline void cover_tile(int rows, int panels, Visit visit) noexcept {
   if (rows == kMaxRows) {
-    constexpr int kWidest = S::tile_panels(kMaxRows, Product::kIsCoded, Product::kStepBytes);
+    constexpr int kWidest =
+        S::tile_panels(kMaxRows, Product::kIsCoded, Product::kStepBytes / Product::kSubSteps);
     cover_panels<kMaxRows, (kWidest < kMaxPanels ? kWidest : kMaxPanels)>(0, panels, visit);
   } else if constexpr (kMaxRows > 1) {
     cover_tile<S, Product, kMaxPanels, kMaxRows - 1>(rows, panels, visit);
