@@ -15,13 +15,16 @@
 //              products
 //   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
 //              even column; a short last group is filled with zeros
-//   int8, int4 per block of block_cols columns: 16 scales (f32, f16 or bf16), then nothing, 16 int8
+//   int8, int4 per block of block_cols columns: 16 scales (f32, f16, bf16), then nothing, 16 int8
 //              zero points or 16 f32 offsets, then the codes in fours of columns as the integer
 //              dot products want them: int8 [ceil(block / 4)][16][4] signed; int4
 //              [ceil(block / 8)][16][4] bytes, unsigned, columns 0 to 3 of eight in the low
 //              nibbles, 4 to 7 in the high ones; columns past the end have code zero. A weight is
 //              scale * code (int4: scale * (code - 8)), scale * (code - zero point), or
-//              scale * code + offset
+//              scale * code + offset. Two-level scales: 16 f16 scales, and with offsets 16 more for
+//              those, stand before the blocks of each 256 columns; a block then begins with 16 int8
+//              scales, and 16 int8 offsets. A scale is the product of the two, an offset the
+//              negated product: exact in f32
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.
 //
 // int8 activations (gemm_int8, gemm_gate_up_int8; int8 and int4 weights). A row of x holds codes in
@@ -56,11 +59,17 @@ inline constexpr int kNumIsas = 5;
 enum class WeightFormat : std::uint8_t { kF32, kF16, kBf16, kFp8, kMxfp4, kInt8, kInt4 };
 
 // How int8 and int4 blocks keep their scales, and what is added to the scaled code.
-enum class ScaleFormat : std::uint8_t { kF32, kF16, kBf16 };
+enum class ScaleFormat : std::uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kTwoLevel,  // int8, times an f16 of 256 columns
+};
 enum class OffsetKind : std::uint8_t {
   kCentred,     // nothing; int4: code 8 is zero
   kZeroPoints,  // int8 codes of zero
   kF32,
+  kTwoLevel,  // as the scale, negated; with such scales only
 };
 struct BlockFormat {
   ScaleFormat scale = ScaleFormat::kF32;
@@ -79,6 +88,9 @@ enum class ActivationFormat : std::uint8_t {
 
 inline constexpr std::int64_t kPanelRows = 16;
 inline constexpr std::int64_t kMxfp4Group = 32;
+// Columns that share the upper level of two-level scales: whole blocks, and the matrix has whole
+// ones of these.
+inline constexpr std::int64_t kSuperBlockCols = 256;
 // Widest block of a matrix with a column order.
 inline constexpr std::int64_t kMaxOrderedBlockCols = 256;
 // Widest block whose integer sum cannot leave 32 bits: weight codes less their zero reach 256 in
@@ -104,6 +116,9 @@ struct SourceMatrix {
   // block.offset names; both [rows, scale_row_stride].
   BlockFormat block{};
   const std::byte* offsets = nullptr;
+  // Two-level: f16 [rows, cols / 256].
+  const std::byte* super_scales = nullptr;
+  const std::byte* super_offsets = nullptr;
 };
 
 // A view of packed panels. Panel p starts at data + p * panel_stride_bytes.

@@ -32,12 +32,15 @@ inline constexpr std::int64_t kCodeGroupBytes = kPanelRows * kCodeBytes;
 }
 // Bytes of the scales and offsets before the codes of an int8 or int4 block.
 [[nodiscard]] constexpr inline std::int64_t scales_bytes(BlockFormat block) noexcept {
-  return kPanelRows * (block.scale == ScaleFormat::kF32 ? 4 : 2);
+  const std::int64_t scale_bytes = block.scale == ScaleFormat::kF32        ? 4
+                                   : block.scale == ScaleFormat::kTwoLevel ? 1
+                                                                           : 2;
+  return kPanelRows * scale_bytes;
 }
 [[nodiscard]] constexpr inline std::int64_t block_header_bytes(BlockFormat block) noexcept {
-  const std::int64_t offset_bytes = block.offset == OffsetKind::kF32          ? 4
-                                    : block.offset == OffsetKind::kZeroPoints ? 1
-                                                                              : 0;
+  const std::int64_t offset_bytes = block.offset == OffsetKind::kF32       ? 4
+                                    : block.offset == OffsetKind::kCentred ? 0
+                                                                           : 1;
   return scales_bytes(block) + kPanelRows * offset_bytes;
 }
 [[nodiscard]] constexpr inline std::int64_t int_block_bytes(WeightFormat format,
@@ -46,6 +49,69 @@ inline constexpr std::int64_t kCodeGroupBytes = kPanelRows * kCodeBytes;
   return block_header_bytes(block) +
          ceil_div(block_cols, code_group_cols(format)) * kCodeGroupBytes;
 }
+// Blocks in a panel, and where one begins. With scales of one level a super block is a block.
+struct BlockPlace {
+  const std::byte* header;  // scales, offsets, then codes
+  const std::byte* supers;  // two-level: the f16 scales, then those of offsets
+
+  [[nodiscard]] constexpr BlockPlace moved(std::int64_t bytes) const noexcept {
+    return {header + bytes, supers + bytes};
+  }
+};
+struct BlockLayout {
+  std::int64_t block_bytes;
+  std::int64_t super_bytes = 0;   // before the blocks of a super block
+  std::int64_t super_blocks = 1;  // of a super block
+
+  [[nodiscard]] constexpr std::int64_t offset_of(std::int64_t idx) const noexcept {
+    return idx / super_blocks * (super_bytes + super_blocks * block_bytes) + super_bytes +
+           idx % super_blocks * block_bytes;
+  }
+  [[nodiscard]] constexpr BlockPlace place(const std::byte* panel,
+                                           std::int64_t idx) const noexcept {
+    const std::byte* const header = panel + offset_of(idx);
+    return {header, header - idx % super_blocks * block_bytes - super_bytes};
+  }
+  // Bytes of a panel with `num_blocks` blocks.
+  [[nodiscard]] constexpr std::int64_t bytes(std::int64_t num_blocks) const noexcept {
+    return num_blocks * block_bytes + ceil_div(num_blocks, super_blocks) * super_bytes;
+  }
+};
+[[nodiscard]] constexpr inline BlockLayout int_block_layout(WeightFormat format,
+                                                            std::int64_t block_cols,
+                                                            BlockFormat block) noexcept {
+  BlockLayout layout{.block_bytes = int_block_bytes(format, block_cols, block)};
+  if (block.scale == ScaleFormat::kTwoLevel) {
+    layout.super_bytes = kPanelRows * (block.offset == OffsetKind::kTwoLevel ? 4 : 2);
+    layout.super_blocks = kSuperBlockCols / block_cols;
+  }
+  return layout;
+}
+// Walks over the blocks of a panel.
+class BlockCursor {
+ public:
+  constexpr BlockCursor(const BlockLayout& layout, const std::byte* panel,
+                        std::int64_t idx) noexcept
+      : layout_(layout),
+        place_(layout.place(panel, idx)),
+        left_(layout.super_blocks - idx % layout.super_blocks) {}
+
+  [[nodiscard]] constexpr const BlockPlace& place() const noexcept { return place_; }
+  constexpr void advance() noexcept {
+    place_.header += layout_.block_bytes;
+    if (--left_ == 0) {
+      left_ = layout_.super_blocks;
+      place_.supers = place_.header;
+      place_.header += layout_.super_bytes;
+    }
+  }
+
+ private:
+  BlockLayout layout_;
+  BlockPlace place_;
+  std::int64_t left_;  // blocks of the super block, this one included
+};
+
 // Where the code of an int8 or int4 column is, from the codes of its block: the byte, and how far
 // up in it.
 struct CodePlace {
@@ -73,6 +139,10 @@ inline constexpr float kLeastInt8Magnitude = 0x1p-100F;
 [[nodiscard]] constexpr inline std::int64_t activation_block_cols(
     std::int64_t cols, std::int64_t block_cols) noexcept {
   return block_cols < cols ? block_cols : cols;
+}
+// Whether blocks have offsets that are no multiples of their scale.
+[[nodiscard]] constexpr inline bool has_own_offsets(BlockFormat block) noexcept {
+  return block.offset == OffsetKind::kF32 || block.offset == OffsetKind::kTwoLevel;
 }
 // What an int8 or int4 code is when the weight is zero, where that is the same for all.
 [[nodiscard]] constexpr inline std::int32_t common_zero(WeightFormat format,

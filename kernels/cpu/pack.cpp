@@ -117,16 +117,25 @@ void pack_int4_codes(const std::byte* codes, std::int64_t count, std::int64_t la
   }
 }
 
+void pack_super_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t lane,
+                          std::int64_t idx, std::byte* out) {
+  const std::int64_t at = row * (source.cols / kSuperBlockCols) + idx;
+  std::memcpy(out + lane * 2, source.super_scales + at * 2, 2);
+  if (source.block.offset == OffsetKind::kTwoLevel) {
+    std::memcpy(out + (kPanelRows + lane) * 2, source.super_offsets + at * 2, 2);
+  }
+}
+
 void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t lane,
                     std::int64_t idx, std::byte* out) {
-  const std::int64_t scale_bytes = source.block.scale == ScaleFormat::kF32 ? 4 : 2;
+  const std::int64_t scale_bytes = scales_bytes(source.block) / kPanelRows;
   const std::int64_t at = row * source.scale_row_stride + idx;
   std::memcpy(out + lane * scale_bytes, source.scales + at * scale_bytes,
               static_cast<std::size_t>(scale_bytes));
   std::byte* const offsets = out + scales_bytes(source.block);
   if (source.block.offset == OffsetKind::kF32) {
     std::memcpy(offsets + lane * 4, source.offsets + at * 4, 4);
-  } else if (source.block.offset == OffsetKind::kZeroPoints) {
+  } else if (source.block.offset != OffsetKind::kCentred) {
     offsets[lane] = source.offsets[at];
   }
   std::byte* const codes_out = out + block_header_bytes(source.block);
@@ -142,10 +151,15 @@ void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t l
 void pack_int(const SourceMatrix& source, std::int64_t panel_idx, std::byte* out) {
   const std::int64_t num_rows = rows_in_panel(source, panel_idx);
   const std::int64_t num_blocks = ceil_div(source.cols, source.block_cols);
-  const std::int64_t stride = int_block_bytes(source.format, source.block_cols, source.block);
+  const BlockLayout layout = int_block_layout(source.format, source.block_cols, source.block);
   for (std::int64_t lane = 0; lane < num_rows; ++lane) {
+    const std::int64_t row = panel_idx * kPanelRows + lane;
     for (std::int64_t idx = 0; idx < num_blocks; ++idx) {
-      pack_block_row(source, panel_idx * kPanelRows + lane, lane, idx, out + idx * stride);
+      pack_block_row(source, row, lane, idx, out + layout.offset_of(idx));
+      if (layout.super_bytes > 0 && idx % layout.super_blocks == 0) {
+        pack_super_block_row(source, row, lane, idx / layout.super_blocks,
+                             out + layout.offset_of(idx) - layout.super_bytes);
+      }
     }
   }
 }
@@ -165,7 +179,7 @@ std::int64_t used_panel_bytes(WeightFormat format, std::int64_t cols, std::int64
       return ceil_div(cols, kMxfp4Group) * kMxfp4GroupBytes;
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
-      return ceil_div(cols, block_cols) * int_block_bytes(format, block_cols, block);
+      return int_block_layout(format, block_cols, block).bytes(ceil_div(cols, block_cols));
   }
   return 0;
 }

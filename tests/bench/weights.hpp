@@ -17,8 +17,8 @@ struct Format {
   BlockFormat block{};
 };
 
-// int8 as GGUF Q8_0 and per channel; int4 as GGUF Q4_0, compressed-tensors, GPTQ and AWQ (zero
-// points) and GGUF Q4_K (offsets).
+// int8 as GGUF Q8_0, Q6_K and per channel; int4 as GGUF Q4_0, compressed-tensors, GPTQ and AWQ
+// (zero points) and GGUF Q4_K (offsets).
 inline constexpr Format kFormats[] = {
     {"f32", WeightFormat::kF32},
     {"f16", WeightFormat::kF16},
@@ -26,12 +26,13 @@ inline constexpr Format kFormats[] = {
     {"fp8", WeightFormat::kFp8, 128},
     {"mxfp4", WeightFormat::kMxfp4},
     {"int8_g32", WeightFormat::kInt8, 32, {ScaleFormat::kF16, OffsetKind::kCentred}},
+    {"int8_g16_super", WeightFormat::kInt8, 16, {ScaleFormat::kTwoLevel, OffsetKind::kCentred}},
     {"int8_channel", WeightFormat::kInt8, 0, {ScaleFormat::kF32, OffsetKind::kCentred}},
     {"int4_g32", WeightFormat::kInt4, 32, {ScaleFormat::kF16, OffsetKind::kCentred}},
     {"int4_g64_zero", WeightFormat::kInt4, 64, {ScaleFormat::kF16, OffsetKind::kZeroPoints}},
     {"int4_g128", WeightFormat::kInt4, 128, {ScaleFormat::kBf16, OffsetKind::kCentred}},
     {"int4_g128_zero", WeightFormat::kInt4, 128, {ScaleFormat::kF16, OffsetKind::kZeroPoints}},
-    {"int4_g32_offset", WeightFormat::kInt4, 32, {ScaleFormat::kF32, OffsetKind::kF32}},
+    {"int4_g32_super", WeightFormat::kInt4, 32, {ScaleFormat::kTwoLevel, OffsetKind::kTwoLevel}},
 };
 
 // `num_copies` matrices [rows, cols] one after another. Small positive weights in any format:

@@ -220,6 +220,13 @@ std::vector<AmxCase> amx_cases() {
       cases.push_back(item);
     }
   }
+  for (const OffsetKind offset : {OffsetKind::kCentred, OffsetKind::kTwoLevel}) {
+    for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+      AmxCase item{format, {.rows = 70, .cols = 512, .fp8_block_cols = 32}, 20};
+      item.shape.block = {ScaleFormat::kTwoLevel, offset};
+      cases.push_back(item);
+    }
+  }
   return cases;
 }
 

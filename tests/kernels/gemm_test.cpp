@@ -60,8 +60,9 @@ std::vector<Case> cases_of(const KernelTable& table, const MatrixShape& shape) {
     cases.push_back({.format = format, .shape = shape});
   }
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (const BlockFormat block : {BlockFormat{ScaleFormat::kF16, OffsetKind::kZeroPoints},
-                                    BlockFormat{ScaleFormat::kBf16, OffsetKind::kF32}}) {
+    for (const BlockFormat block : with_two_levels(
+             {{ScaleFormat::kF16, OffsetKind::kZeroPoints}, {ScaleFormat::kBf16, OffsetKind::kF32}},
+             shape)) {
       MatrixShape with_offsets = shape;
       with_offsets.block = block;
       with_offsets.has_column_order =
@@ -179,6 +180,21 @@ TEST_P(Gemm, IsTheSumInDoubleForLongRows) {
                table(),
                {.rows = 20, .cols = 2501, .fp8_block_rows = 128, .fp8_block_cols = block_cols})) {
         expect_products(table(), item, num_rows, rng);
+      }
+    }
+  }
+}
+
+// Ten super blocks: more blocks than sums of activations are kept for.
+TEST_P(Gemm, IsTheSumInDoubleForBlocksOfSuperBlocks) {
+  Rng rng(23);
+  for (const std::int64_t block_cols : {16, 32, 256}) {
+    for (const std::int64_t num_rows : {1, 2, 5, 7, 26, 75}) {
+      for (const Case& item :
+           cases_of(table(), {.rows = 40, .cols = 2560, .fp8_block_cols = block_cols})) {
+        if (item.shape.block.scale == ScaleFormat::kTwoLevel) {
+          expect_products(table(), item, num_rows, rng);
+        }
       }
     }
   }

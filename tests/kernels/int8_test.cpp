@@ -90,9 +90,10 @@ struct Int8Case {
 std::vector<Int8Case> int8_cases(const MatrixShape& shape) {
   std::vector<Int8Case> cases;
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (const BlockFormat block : {BlockFormat{ScaleFormat::kF32, OffsetKind::kCentred},
-                                    BlockFormat{ScaleFormat::kF16, OffsetKind::kZeroPoints},
-                                    BlockFormat{ScaleFormat::kBf16, OffsetKind::kF32}}) {
+    for (const BlockFormat block : with_two_levels({{ScaleFormat::kF32, OffsetKind::kCentred},
+                                                    {ScaleFormat::kF16, OffsetKind::kZeroPoints},
+                                                    {ScaleFormat::kBf16, OffsetKind::kF32}},
+                                                   shape)) {
       cases.push_back({format, shape});
       cases.back().shape.block = block;
     }
@@ -170,7 +171,22 @@ TEST_P(Int8Gemm, HasTheBitsOfTheScalarLevelForEveryRaggedBatch) {
   }
 }
 
-// Longer than the pieces in which codes are staged; blocks narrower and wider than these.
+// More super blocks than a piece takes.
+TEST_P(Int8Gemm, HasTheBitsOfTheScalarLevelForBlocksOfSuperBlocks) {
+  Rng rng(59);
+  for (const std::int64_t block_cols : {16, 32, 256}) {
+    for (const std::int64_t num_rows : {1, 2, 5, 7, 26, 75}) {
+      for (const Int8Case& item :
+           int8_cases({.rows = 70, .cols = 2560, .fp8_block_cols = block_cols})) {
+        if (item.shape.block.scale == ScaleFormat::kTwoLevel) {
+          expect_the_bits_of_scalar(table(), item, num_rows, rng);
+        }
+      }
+    }
+  }
+}
+
+// Longer than the pieces in which columns are taken; blocks narrower and wider than these.
 TEST_P(Int8Gemm, HasTheBitsOfTheScalarLevelForLongRows) {
   Rng rng(53);
   for (const std::int64_t block_cols : {1, 33, 128, 300, 2600}) {

@@ -68,6 +68,11 @@ bool is_int(WeightFormat format) {
   return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
 }
 
+// Of a small f16.
+std::uint16_t f16_code(Rng& rng) {
+  return static_cast<std::uint16_t>((8U << 10U) | (rng.next_bits() & 0x3ffU));
+}
+
 // Writes a random scale and returns its value.
 double put_scale(ScaleFormat format, std::vector<std::byte>& bytes, std::int64_t idx, Rng& rng) {
   const auto value = static_cast<float>(0.01 * (0.5 + rng.next_uniform()));
@@ -79,7 +84,7 @@ double put_scale(ScaleFormat format, std::vector<std::byte>& bytes, std::int64_t
     put(bytes, idx, bf16_from_f32(value));
     return static_cast<double>(bf16_value(bf16_from_f32(value)));
   }
-  const auto code = static_cast<std::uint16_t>((8U << 10U) | (rng.next_bits() & 0x3ffU));
+  const std::uint16_t code = f16_code(rng);
   put(bytes, idx, code);
   return static_cast<double>(f16_value(code));
 }
@@ -143,22 +148,16 @@ void TestMatrix::fill_blocks(const MatrixShape& shape, Rng& rng) {
       column_order_[static_cast<std::size_t>(other)] = static_cast<std::int32_t>(k);
     }
   }
+  const std::int64_t num_supers = shape.rows * (shape.cols / kSuperBlockCols);
+  super_scales_.resize(static_cast<std::size_t>(num_supers * 2));
+  super_offsets_.resize(static_cast<std::size_t>(num_supers * 2));
   for (std::int64_t row = 0; row < shape.rows; ++row) {
-    double scale = 0.0;
-    double offset = 0.0;
+    BlockTerms terms{};
     for (std::int64_t k = 0; k < shape.cols; ++k) {
-      const std::int64_t idx = row * source_.scale_row_stride + k / shape.fp8_block_cols;
       if (k % shape.fp8_block_cols == 0) {
-        scale = put_scale(shape.block.scale, scales_, idx, rng);
-        const auto zero = static_cast<std::int8_t>(is_int4 ? rng.next_below(17) : rng.next_bits());
-        const auto free = static_cast<float>(0.1 * rng.next_normal());
-        if (shape.block.offset == OffsetKind::kZeroPoints) put(offsets_, idx, zero);
-        if (shape.block.offset == OffsetKind::kF32) put(offsets_, idx, free);
-        offset = shape.block.offset == OffsetKind::kZeroPoints ? -scale * zero
-                 : shape.block.offset == OffsetKind::kF32      ? static_cast<double>(free)
-                 : is_int4                                     ? -8.0 * scale
-                                                               : 0.0;
+        terms = put_terms(row, k, rng);
       }
+      const auto [scale, offset] = terms;
       const auto bits = static_cast<std::uint8_t>(rng.next_bits());
       const int code = is_int4 ? bits & 0xf : static_cast<std::int8_t>(bits);
       data_[static_cast<std::size_t>(row * source_.row_stride + k)] = static_cast<std::byte>(code);
@@ -172,6 +171,63 @@ void TestMatrix::fill_blocks(const MatrixShape& shape, Rng& rng) {
   source_.data = data_.data();
   source_.scales = scales_.data();
   source_.offsets = offsets_.data();
+  source_.super_scales = super_scales_.data();
+  source_.super_offsets = super_offsets_.data();
+}
+
+TestMatrix::BlockTerms TestMatrix::put_terms(std::int64_t row, std::int64_t col, Rng& rng) {
+  const std::int64_t idx = row * source_.scale_row_stride + col / source_.block_cols;
+  if (source_.block.scale == ScaleFormat::kTwoLevel) {
+    return put_two_levels(row, col, idx, rng);
+  }
+  const bool is_int4 = source_.format == WeightFormat::kInt4;
+  const double scale = put_scale(source_.block.scale, scales_, idx, rng);
+  const auto zero = static_cast<std::int8_t>(is_int4 ? rng.next_below(17) : rng.next_bits());
+  const auto free = static_cast<float>(0.1 * rng.next_normal());
+  switch (source_.block.offset) {
+    case OffsetKind::kZeroPoints:
+      put(offsets_, idx, zero);
+      return {scale, -scale * zero};
+    case OffsetKind::kF32:
+      put(offsets_, idx, free);
+      return {scale, static_cast<double>(free)};
+    case OffsetKind::kCentred:
+    case OffsetKind::kTwoLevel:
+      break;
+  }
+  return {scale, is_int4 ? -8.0 * scale : 0.0};
+}
+
+TestMatrix::BlockTerms TestMatrix::put_two_levels(std::int64_t row, std::int64_t col,
+                                                  std::int64_t idx, Rng& rng) {
+  const std::int64_t super = row * (source_.cols / kSuperBlockCols) + col / kSuperBlockCols;
+  if (col % kSuperBlockCols == 0) {
+    put(super_scales_, super, f16_code(rng));
+    put(super_offsets_, super, f16_code(rng));
+  }
+  const auto scale = static_cast<std::int8_t>(rng.next_bits());
+  const auto offset = static_cast<std::int8_t>(rng.next_below(64));
+  put(scales_, idx, scale);
+  const auto value = [&](const std::vector<std::byte>& supers, std::int8_t factor) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, supers.data() + super * 2, sizeof(code));
+    return static_cast<double>(f16_value(code)) * factor;
+  };
+  const double scale_value = value(super_scales_, scale);
+  if (source_.block.offset == OffsetKind::kTwoLevel) {
+    put(offsets_, idx, offset);
+    return {scale_value, -value(super_offsets_, offset)};
+  }
+  return {scale_value, source_.format == WeightFormat::kInt4 ? -8.0 * scale_value : 0.0};
+}
+
+std::vector<BlockFormat> with_two_levels(std::vector<BlockFormat> blocks,
+                                         const MatrixShape& shape) {
+  if (shape.cols % kSuperBlockCols == 0 && kSuperBlockCols % shape.fp8_block_cols == 0) {
+    blocks.push_back({ScaleFormat::kTwoLevel, OffsetKind::kCentred});
+    blocks.push_back({ScaleFormat::kTwoLevel, OffsetKind::kTwoLevel});
+  }
+  return blocks;
 }
 
 void TestMatrix::fill(const MatrixShape& shape, Rng& rng) {

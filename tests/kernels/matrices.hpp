@@ -52,16 +52,29 @@ class TestMatrix {
  private:
   void fill(const MatrixShape& shape, Rng& rng);
   void fill_blocks(const MatrixShape& shape, Rng& rng);
+  // Writes the scale and the offset of the block that begins at `col`.
+  struct BlockTerms {
+    double scale;
+    double offset;
+  };
+  BlockTerms put_terms(std::int64_t row, std::int64_t col, Rng& rng);
+  BlockTerms put_two_levels(std::int64_t row, std::int64_t col, std::int64_t idx, Rng& rng);
 
   std::vector<std::byte> data_;
   std::vector<std::byte> scales_;
   std::vector<double> values_;
   std::vector<double> magnitudes_;  // what sums to the products of an element; empty: |value|
   std::vector<std::byte> offsets_;
+  std::vector<std::byte> super_scales_;
+  std::vector<std::byte> super_offsets_;
   std::vector<std::int32_t> column_order_;
   AlignedBytes panels_;
   SourceMatrix source_;
   PackedMatrix packed_;
 };
+
+// `blocks`, and two-level scales where the columns allow them.
+[[nodiscard]] std::vector<BlockFormat> with_two_levels(std::vector<BlockFormat> blocks,
+                                                       const MatrixShape& shape);
 
 }  // namespace moe::kernels

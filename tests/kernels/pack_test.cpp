@@ -203,5 +203,38 @@ TEST(PackPanel, FillsGroupsOfCodesWithZero) {
   }
 }
 
+// 512 columns in blocks of 32: two super blocks, whose f16 scales and offsets come first.
+TEST(PackPanel, PutsSuperBlocksBeforeTheirBlocks) {
+  Rng rng(8);
+  const TestMatrix matrix(WeightFormat::kInt4,
+                          {.rows = 18,
+                           .cols = 512,
+                           .fp8_block_cols = 32,
+                           .block = {ScaleFormat::kTwoLevel, OffsetKind::kTwoLevel}},
+                          rng);
+  const SourceMatrix& source = matrix.source();
+  constexpr std::int64_t kBlockBytes = 16 + 16 + 4 * 64;
+  constexpr std::int64_t kSuperBytes = 64 + 8 * kBlockBytes;
+  EXPECT_EQ(matrix.packed().panel_stride_bytes, 2 * kSuperBytes);
+  for (std::int64_t row = 0; row < 18; ++row) {
+    for (std::int64_t block = 0; block < 16; ++block) {
+      const std::byte* const super = matrix.packed().data +
+                                     row / 16 * matrix.packed().panel_stride_bytes +
+                                     block / 8 * kSuperBytes;
+      const std::byte* const header = super + 64 + block % 8 * kBlockBytes;
+      const std::int64_t lane = row % 16;
+      ASSERT_EQ(element<std::uint16_t>(super, lane),
+                element<std::uint16_t>(source.super_scales, row * 2 + block / 8));
+      ASSERT_EQ(element<std::uint16_t>(super, 16 + lane),
+                element<std::uint16_t>(source.super_offsets, row * 2 + block / 8));
+      const std::int64_t at = row * source.scale_row_stride + block;
+      ASSERT_EQ(header[lane], source.scales[at]);
+      ASSERT_EQ(header[16 + lane], source.offsets[at]);
+      ASSERT_EQ(header[32 + lane * 4] & std::byte{0x0f},
+                source.data[row * source.row_stride + block * 32]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moe::kernels

@@ -226,7 +226,7 @@ class Block {
  private:
   [[nodiscard]] bool has_offsets() const noexcept {
     if constexpr (Weights::kHasScales) {
-      if constexpr (Weights::kMayHaveOffsets) return weight_.block.offset == OffsetKind::kF32;
+      if constexpr (Weights::kMayHaveOffsets) return has_own_offsets(weight_.block);
     }
     return false;
   }
@@ -363,13 +363,13 @@ class Block {
 
   void unpack_step(const std::byte* panel, std::int64_t step, std::byte* out) const noexcept {
     using Codes = typename Weights::Codes;
-    const std::byte* header = panel + map_.block(step) * Codes::block_bytes(weight_);
-    const std::byte* codes = header + Codes::header_bytes(weight_) +
+    const BlockPlace place = Codes::layout(weight_).place(panel, map_.block(step));
+    const std::byte* codes = place.header + Codes::header_bytes(weight_) +
                              map_.col_in_block(step) / Weights::kCodesPerByte * kPanelRows;
     constexpr std::int64_t kAheadBytes = 4096;
     prefetch_lines<3>(codes + kAheadBytes, 0,
                       Weights::kCols * kPanelRows / Weights::kCodesPerByte / kRowBytes);
-    Weights::unpack(weight_, {header, codes, map_.num_cols(step)}, out);
+    Weights::unpack(weight_, {place, codes, map_.num_cols(step)}, out);
   }
 
   // Steps [begin, end), whose weights are unpacked, for one or two tiles of rows.
@@ -406,8 +406,8 @@ class Block {
     const float* x_sums =
         row_sums_ + (block - map_.block(packed_begin_)) * kMaxBlockRows + first_row;
     for (int p = 0; p < pair.num_panels; ++p) {
-      const std::byte* header = panel_data(pair.panel + p) + block * Codes::block_bytes(weight_);
-      const auto scale = Codes::scale(weight_, header);
+      const BlockPlace place = Codes::layout(weight_).place(panel_data(pair.panel + p), block);
+      const auto scale = Codes::scale(weight_, place);
       const float* sums = pair.sums + (p * tiles_.num_tiles + tile) * tiles_.tile_floats();
       float* totals = pair.sums + sums_floats_ + (sums - pair.sums);
       for (std::int64_t r = 0; r < num_rows; ++r) {
@@ -416,7 +416,7 @@ class Block {
       }
       if constexpr (Weights::kMayHaveOffsets) {
         if (!has_offsets()) continue;
-        const auto offset = Codes::offset(weight_, header, scale);
+        const auto offset = Codes::offset(weight_, place, scale);
         for (std::int64_t r = 0; r < num_rows; ++r) {
           S::store(totals + r * 16,
                    S::fma(offset, S::broadcast(x_sums[r]), S::load(totals + r * 16)));
@@ -435,13 +435,12 @@ class Block {
     const bool has_zero_points = weight_.block.offset == OffsetKind::kZeroPoints;
     const std::int32_t common = common_zero(weight_.format, weight_.block);
     for (int p = 0; p < pair.num_panels; ++p) {
-      const std::byte* header = panel_data(pair.panel + p) + block * Codes::block_bytes(weight_);
-      const auto scale = Codes::scale(weight_, header);
-      const auto zero = has_zero_points ? S::load_i8_int(header + scales_bytes(weight_.block))
+      const BlockPlace place = Codes::layout(weight_).place(panel_data(pair.panel + p), block);
+      const auto scale = Codes::scale(weight_, place);
+      const auto zero = has_zero_points ? S::load_i8_int(place.header + scales_bytes(weight_.block))
                                         : S::broadcast_int(common);
-      const auto offset = weight_.block.offset == OffsetKind::kF32
-                              ? Codes::offset(weight_, header, scale)
-                              : S::broadcast(0.0F);
+      const auto offset = has_own_offsets(weight_.block) ? Codes::offset(weight_, place, scale)
+                                                         : S::broadcast(0.0F);
       const float* sums = pair.sums + (p * tiles_.num_tiles + tile) * tiles_.tile_floats();
       float* totals = pair.sums + sums_floats_ + (sums - pair.sums);
       for (std::int64_t r = 0; r < num_rows; ++r) {
@@ -454,7 +453,7 @@ class Block {
         }
         const auto before = block == 0 ? S::broadcast(0.0F) : S::load(totals + r * 16);
         auto total = S::fma(S::mul(scale, S::broadcast(x_scale)), S::to_float(sum), before);
-        if (weight_.block.offset == OffsetKind::kF32) {
+        if (has_own_offsets(weight_.block)) {
           total = S::fma(offset, S::broadcast(x_scale * static_cast<float>(x_sum)), total);
         }
         S::store(totals + r * 16, total);

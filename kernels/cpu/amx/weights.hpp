@@ -68,8 +68,8 @@ template <class S, class StorePair>
 
 // Where a step lies in a panel.
 struct StepCodes {
-  const std::byte* header;  // of its scale block
-  const std::byte* codes;   // of its first column
+  BlockPlace block;        // its scale block
+  const std::byte* codes;  // of its first column
   std::int64_t num_cols;
 };
 
@@ -87,7 +87,7 @@ struct Mxfp4Weights {
   // A step is a scale block.
   static std::int64_t step_block_cols(const PackedMatrix&) noexcept { return kStepCols; }
   static void unpack(const PackedMatrix& weight, const StepCodes& in, std::byte* out) noexcept {
-    const auto scale = Codes::scale(weight, in.header);
+    const auto scale = Codes::scale(weight, in.block);
     unpack_pairs<S>(in.num_cols, out, [&](std::byte* at, std::int64_t pair) {
       const std::byte* codes = in.codes + pair * kPanelRows;
       S::store_pairs(at, S::mul(S::load_e2m1_low(codes), scale),
@@ -134,7 +134,7 @@ struct Int8Weights {
   }
   static void unpack(const PackedMatrix& weight, const StepCodes& in, std::byte* out) noexcept {
     if (weight.block.offset == OffsetKind::kZeroPoints) {
-      const auto zero = S::load_i8(in.header + scales_bytes(weight.block));
+      const auto zero = S::load_i8(in.block.header + scales_bytes(weight.block));
       unpack_columns<S>(in.num_cols, out,
                         [&](std::int64_t col) { return S::sub(code(in, col), zero); });
       return;
@@ -172,13 +172,14 @@ struct Int4Weights {
           S::template store_u4_pairs<-8, pair>(at, codes);
         });
       case OffsetKind::kZeroPoints: {
-        const auto zero = S::load_i8(in.header + scales_bytes(weight.block));
+        const auto zero = S::load_i8(in.block.header + scales_bytes(weight.block));
         return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
           S::store_pairs(at, S::sub(S::template load_u4_col<2 * pair>(codes), zero),
                          S::sub(S::template load_u4_col<2 * pair + 1>(codes), zero));
         });
       }
       case OffsetKind::kF32:
+      case OffsetKind::kTwoLevel:
         return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
           S::template store_u4_pairs<0, pair>(at, codes);
         });

@@ -97,21 +97,24 @@ float mxfp4_product(const PackedMatrix& weight, const std::byte* panel, std::int
   return total;
 }
 
-float block_scale(BlockFormat format, const std::byte* block, std::int64_t lane) {
+float block_scale(BlockFormat format, const BlockPlace& block, std::int64_t lane) {
   switch (format.scale) {
     case ScaleFormat::kF32:
-      return load<float>(block, lane);
+      return load<float>(block.header, lane);
     case ScaleFormat::kF16:
-      return f16_value(load<std::uint16_t>(block, lane));
+      return f16_value(load<std::uint16_t>(block.header, lane));
     case ScaleFormat::kBf16:
-      return bf16_value(load<std::uint16_t>(block, lane));
+      return bf16_value(load<std::uint16_t>(block.header, lane));
+    case ScaleFormat::kTwoLevel:
+      return f16_value(load<std::uint16_t>(block.supers, lane)) *
+             static_cast<float>(load<std::int8_t>(block.header, lane));
   }
   return 0.0F;
 }
 
-float block_offset(const PackedMatrix& weight, const std::byte* block, std::int64_t lane,
+float block_offset(const PackedMatrix& weight, const BlockPlace& block, std::int64_t lane,
                    float scale) {
-  const std::byte* offsets = block + scales_bytes(weight.block);
+  const std::byte* offsets = block.header + scales_bytes(weight.block);
   switch (weight.block.offset) {
     case OffsetKind::kCentred:
       return weight.format == WeightFormat::kInt4 ? -8.0F * scale : 0.0F;
@@ -119,6 +122,9 @@ float block_offset(const PackedMatrix& weight, const std::byte* block, std::int6
       return -static_cast<float>(load<std::int8_t>(offsets, lane)) * scale;
     case OffsetKind::kF32:
       return load<float>(offsets, lane);
+    case OffsetKind::kTwoLevel:
+      return -(f16_value(load<std::uint16_t>(block.supers, kPanelRows + lane)) *
+               static_cast<float>(load<std::int8_t>(offsets, lane)));
   }
   return 0.0F;
 }
@@ -135,12 +141,11 @@ float int_code(WeightFormat format, const std::byte* codes, std::int64_t col, st
 // activations.
 float int_product(const PackedMatrix& weight, const std::byte* panel, std::int64_t lane,
                   const ActivationRow& x) {
+  const BlockLayout layout = int_block_layout(weight.format, weight.block_cols, weight.block);
   float total = 0.0F;
   for (std::int64_t begin = 0; begin < weight.cols; begin += weight.block_cols) {
-    const std::byte* block =
-        panel +
-        begin / weight.block_cols * int_block_bytes(weight.format, weight.block_cols, weight.block);
-    const std::byte* codes = block + block_header_bytes(weight.block);
+    const BlockPlace block = layout.place(panel, begin / weight.block_cols);
+    const std::byte* codes = block.header + block_header_bytes(weight.block);
     const std::int64_t end = std::min(begin + weight.block_cols, weight.cols);
     float sum = 0.0F;
     float x_sum = 0.0F;
@@ -208,15 +213,16 @@ float int8_product(const PackedMatrix& weight, std::int64_t panel_idx, std::int6
                    const Int8Row& x) {
   const std::byte* const panel = weight.data + panel_idx * weight.panel_stride_bytes;
   const std::int64_t block_cols = activation_block_cols(weight.cols, weight.block_cols);
+  const BlockLayout layout = int_block_layout(weight.format, weight.block_cols, weight.block);
   float total = 0.0F;
   for (std::int64_t begin = 0, idx = 0; begin < weight.cols; begin += block_cols, ++idx) {
-    const std::byte* const block =
-        panel + idx * int_block_bytes(weight.format, weight.block_cols, weight.block);
-    const std::int32_t sum = int8_sum(weight, block, lane, x.codes + idx * padded_codes(block_cols),
-                                      std::min(block_cols, weight.cols - begin));
+    const BlockPlace block = layout.place(panel, idx);
+    const std::int32_t sum =
+        int8_sum(weight, block.header, lane, x.codes + idx * padded_codes(block_cols),
+                 std::min(block_cols, weight.cols - begin));
     const float scale = block_scale(weight.block, block, lane);
     total = std::fma(scale * x.scales[idx], static_cast<float>(sum), total);
-    if (weight.block.offset == OffsetKind::kF32) {
+    if (has_own_offsets(weight.block)) {
       total = std::fma(block_offset(weight, block, lane, scale),
                        x.scales[idx] * static_cast<float>(x.sums[idx]), total);
     }

@@ -176,27 +176,27 @@ struct Int8Sums {
   [[nodiscard]] static std::int64_t bytes_to_next(const PackedMatrix& weight, const Piece& piece,
                                                   int num_panels) noexcept {
     if (!piece.ends_block) return code_bytes(piece.num_cols);
-    const std::int64_t block_bytes = Codes::block_bytes(weight);
+    const BlockLayout layout = Codes::layout(weight);
     const std::int64_t end = piece.block + piece.num_blocks;
     const bool ends_panel = end * weight.block_cols >= weight.cols;
-    return (ends_panel ? num_panels * weight.panel_stride_bytes - piece.block * block_bytes
-                       : piece.num_blocks * block_bytes) -
-           code_bytes(piece.first_col);
+    return (ends_panel ? num_panels * weight.panel_stride_bytes + layout.offset_of(0)
+                       : layout.offset_of(end)) -
+           layout.offset_of(piece.block) - code_bytes(piece.first_col);
   }
 
   static void multiply_piece(const PackedMatrix& weight, const std::byte* data, int num_panels,
                              const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
     const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
+    const std::byte* const first = Codes::layout(weight).place(data, piece.block).header + skipped;
     const NextPiece next{bytes_to_next(weight, piece, num_panels), num_tiles<S>(block.num_rows)};
     int tile = 0;
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
       cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
-        const std::byte* const header =
-            data + p * weight.panel_stride_bytes + piece.block * Codes::block_bytes(weight);
-        const std::byte* const codes = header + skipped;
-        multiply<R, P>(weight, piece,
-                       {header, codes, p, next.lines_of(tile, codes, weight.panel_stride_bytes)},
-                       first_row, block, chains);
+        const std::int64_t offset = p * weight.panel_stride_bytes;
+        multiply<R, P>(
+            weight, piece,
+            {data + offset, p, next.lines_of(tile, first + offset, weight.panel_stride_bytes)},
+            first_row, block, chains);
       });
       ++tile;
     });
@@ -363,12 +363,9 @@ struct Int8Sums {
     }
   }
 
-  // Where a tile finds its panels: the header of the piece's first block and its codes, of the
-  // first panel.
   struct TilePanels {
-    const std::byte* header;
-    const std::byte* codes;
-    int first;  // of the group
+    const std::byte* data;  // of the first
+    int first;              // its number in the group
     NextLines next;
   };
 
@@ -377,9 +374,9 @@ struct Int8Sums {
   static void multiply(const PackedMatrix& weight, const Piece& piece, const TilePanels& panels,
                        int first_row, const Rows& block, std::int32_t* all_chains) noexcept {
     const std::int32_t zero_code = Codes::kCodeBase + common_zero(weight.format, weight.block);
-    const std::int64_t block_bytes = Codes::block_bytes(weight);
-    const std::byte* header = panels.header;
-    const std::byte* w = panels.codes;
+    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
+    const BlockLayout layout = Codes::layout(weight);
+    BlockCursor cursor(layout, panels.data, piece.block);
     NextLines next = panels.next;
     std::int32_t* const chains =
         all_chains + (first_row * kMaxGroupPanels + panels.first) * kPanelRows;
@@ -397,6 +394,7 @@ struct Int8Sums {
       for (int r = 0; r < R; ++r) {
         x[r] = piece.x[first_row + r] + idx * piece.x_block_stride;
       }
+      const std::byte* const w = cursor.place().header + skipped;
       Matrix<I, R, P> sums;
       if constexpr (kIsNarrow) {
         set_columns<R, P>(w, weight.panel_stride_bytes, x, cols, sums);
@@ -404,7 +402,7 @@ struct Int8Sums {
       begin_sums<R, P>(piece, zero_code, rows, idx, chains, sums);
       if constexpr (!kIsNarrow) {
         add_columns<R, P>(w, weight.panel_stride_bytes, x, cols, next, sums);
-        next.advance(block_bytes);
+        next.advance(layout.block_bytes);
       }
       if (!piece.ends_block) {
 #pragma GCC unroll 8
@@ -416,9 +414,8 @@ struct Int8Sums {
         }
         return;
       }
-      finish_block<R, P>(weight, header, idx, rows, sums);
-      w += block_bytes;
-      header += block_bytes;
+      finish_block<R, P>(weight, cursor.place(), idx, rows, sums);
+      cursor.advance();
     }
   }
 
@@ -426,15 +423,15 @@ struct Int8Sums {
   // the piece.
   template <int R, int P>
   [[gnu::always_inline]] static void finish_block(const PackedMatrix& weight,
-                                                  const std::byte* header, std::int64_t idx,
+                                                  const BlockPlace& first, std::int64_t idx,
                                                   const TileRows<R>& rows,
                                                   Matrix<I, R, P>& sums) noexcept {
     if (weight.block.offset == OffsetKind::kZeroPoints) {
-      take_zero_points<R, P>(weight, header, idx, rows, sums);
+      take_zero_points<R, P>(weight, first.header, idx, rows, sums);
     }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const V scale = Codes::scale(weight, header + p * weight.panel_stride_bytes);
+      const V scale = Codes::scale(weight, first.moved(p * weight.panel_stride_bytes));
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         float* const total = rows.totals + sums_offset<S>(r, p);
@@ -442,8 +439,8 @@ struct Int8Sums {
         S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
       }
     }
-    if (weight.block.offset == OffsetKind::kF32) {
-      add_offsets<R, P>(weight, header, idx, rows);
+    if (has_own_offsets(weight.block)) {
+      add_offsets<R, P>(weight, first, idx, rows);
     }
   }
 
@@ -465,11 +462,11 @@ struct Int8Sums {
 
   template <int R, int P>
   [[gnu::always_inline]] static void add_offsets(const PackedMatrix& weight,
-                                                 const std::byte* header, std::int64_t idx,
+                                                 const BlockPlace& first, std::int64_t idx,
                                                  const TileRows<R>& rows) noexcept {
     for (int p = 0; p < P; ++p) {
-      const std::byte* const at = header + p * weight.panel_stride_bytes;
-      const V offset = Codes::offset(weight, at, S::broadcast(0.0F));  // f32: without the scale
+      const V offset = Codes::offset(weight, first.moved(p * weight.panel_stride_bytes),
+                                     S::broadcast(0.0F));  // these do without the scale
       for (int r = 0; r < R; ++r) {
         float* const total = rows.totals + sums_offset<S>(r, p);
         const float x_sum = rows.scales[r][idx] * static_cast<float>(rows.sums[r][idx]);

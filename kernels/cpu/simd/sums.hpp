@@ -269,14 +269,14 @@ struct Fp8Codes {
   static constexpr bool kMayHaveOffsets = false;
 
   static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
-  static std::int64_t block_bytes(const PackedMatrix& weight) noexcept {
-    return fp8_block_offset(1, weight.block_cols);
+  static BlockLayout layout(const PackedMatrix& weight) noexcept {
+    return {.block_bytes = fp8_block_offset(1, weight.block_cols)};
   }
   static std::int64_t header_bytes(const PackedMatrix&) noexcept { return kFp8ScaleBytes; }
   // Makes up for the codes being loaded divided by 256.
   [[gnu::always_inline]] static typename S::V scale(const PackedMatrix&,
-                                                    const std::byte* at) noexcept {
-    return S::mul(S::load(static_cast<const float*>(static_cast<const void*>(at))),
+                                                    const BlockPlace& at) noexcept {
+    return S::mul(S::load(static_cast<const float*>(static_cast<const void*>(at.header))),
                   S::broadcast(256.0F));
   }
 };
@@ -288,11 +288,13 @@ struct Mxfp4Codes {
   static constexpr bool kMayHaveOffsets = false;
 
   static std::int64_t block_cols(const PackedMatrix&) noexcept { return kMxfp4Group; }
-  static std::int64_t block_bytes(const PackedMatrix&) noexcept { return kMxfp4GroupBytes; }
+  static BlockLayout layout(const PackedMatrix&) noexcept {
+    return {.block_bytes = kMxfp4GroupBytes};
+  }
   static std::int64_t header_bytes(const PackedMatrix&) noexcept { return kPanelRows; }
   [[gnu::always_inline]] static typename S::V scale(const PackedMatrix&,
-                                                    const std::byte* at) noexcept {
-    return S::load_e8m0(at);
+                                                    const BlockPlace& at) noexcept {
+    return S::load_e8m0(at.header);
   }
 };
 
@@ -304,8 +306,8 @@ struct IntCodes {
   static constexpr bool kMayHaveOffsets = true;
 
   static std::int64_t block_cols(const PackedMatrix& weight) noexcept { return weight.block_cols; }
-  static std::int64_t block_bytes(const PackedMatrix& weight) noexcept {
-    return int_block_bytes(weight.format, weight.block_cols, weight.block);
+  static BlockLayout layout(const PackedMatrix& weight) noexcept {
+    return int_block_layout(weight.format, weight.block_cols, weight.block);
   }
   static std::int64_t header_bytes(const PackedMatrix& weight) noexcept {
     return block_header_bytes(weight.block);
@@ -313,26 +315,32 @@ struct IntCodes {
   static bool has_offsets(const PackedMatrix& weight) noexcept {
     return weight.format == WeightFormat::kInt4 || weight.block.offset != OffsetKind::kCentred;
   }
-  [[gnu::always_inline]] static V scale(const PackedMatrix& weight, const std::byte* at) noexcept {
+  [[gnu::always_inline]] static V scale(const PackedMatrix& weight, const BlockPlace& at) noexcept {
+    const void* const header = at.header;
     switch (weight.block.scale) {
       case ScaleFormat::kF16:
-        return S::load_f16(at);
+        return S::load_f16(at.header);
       case ScaleFormat::kBf16:
-        return S::load_bf16(static_cast<const std::uint16_t*>(static_cast<const void*>(at)));
+        return S::load_bf16(static_cast<const std::uint16_t*>(header));
+      case ScaleFormat::kTwoLevel:
+        return S::mul(S::load_f16(at.supers), S::load_i8(at.header));
       case ScaleFormat::kF32:
         break;
     }
-    return S::load(static_cast<const float*>(static_cast<const void*>(at)));
+    return S::load(static_cast<const float*>(header));
   }
   // What the sum of the activations is multiplied by; `at` as for scale().
-  [[gnu::always_inline]] static V offset(const PackedMatrix& weight, const std::byte* at,
+  [[gnu::always_inline]] static V offset(const PackedMatrix& weight, const BlockPlace& at,
                                          V scale) noexcept {
-    const std::byte* const offsets = at + scales_bytes(weight.block);
+    const std::byte* const offsets = at.header + scales_bytes(weight.block);
     switch (weight.block.offset) {
       case OffsetKind::kCentred:
         return S::mul(S::broadcast(-8.0F), scale);
       case OffsetKind::kZeroPoints:
         return S::mul(S::sub(S::broadcast(0.0F), S::load_i8(offsets)), scale);
+      case OffsetKind::kTwoLevel:
+        return S::mul(S::sub(S::broadcast(0.0F), S::load_i8(offsets)),
+                      S::load_f16(at.supers + 2 * kPanelRows));
       case OffsetKind::kF32:
         break;
     }
@@ -371,7 +379,7 @@ struct ScaledSums {
         return compute_with_offsets(weight, data, num_panels, block);
       }
     }
-    compute_range(weight, {data, weight.cols, nullptr, true}, num_panels, block);
+    compute_range(weight, {data, 0, weight.cols, nullptr}, num_panels, block);
   }
 
  private:
@@ -396,13 +404,13 @@ struct ScaledSums {
   // Scale blocks whose sums of activations are kept.
   static constexpr std::int64_t kMaxSumBlocks = 64;
 
-  // Whole scale blocks of the panels from `data` on; the rows of activations begin with their
-  // columns. Row r and block b have the sum x_sums[r * kMaxSumBlocks + b]; null: no offsets.
+  // Whole scale blocks of panels; the rows of activations begin with their columns. Row r and block
+  // first_block + b have the sum x_sums[r * kMaxSumBlocks + b]; null: no offsets.
   struct Range {
-    const std::byte* data;
+    const std::byte* panels;
+    std::int64_t first_block;  // 0: sums begin at zero
     std::int64_t num_cols;
     const float* x_sums;
-    bool is_first;  // of the matrix: sums begin at zero
   };
 
   // Columns [first_col, first_col + num_cols) in the L1 cache, unpacked: whole scale blocks, or a
@@ -471,8 +479,8 @@ struct ScaledSums {
         part.rows[r] = block.rows[r] + begin;
       }
       sum_activations(weight, part, count, x_sums);
-      compute_range(weight, {data, count, x_sums, begin == 0}, num_panels, part);
-      data += kMaxSumBlocks * Codes::block_bytes(weight);
+      compute_range(weight, {data, begin / Codes::block_cols(weight), count, x_sums}, num_panels,
+                    part);
     }
   }
 
@@ -498,9 +506,8 @@ struct ScaledSums {
       if (has_offsets) {
         sum_activations(weight, part, count, x_sums);
       }
-      compute_range(weight, {data, count, has_offsets ? x_sums : nullptr, begin == 0}, num_panels,
-                    part);
-      data += num_blocks * Codes::block_bytes(weight);
+      compute_range(weight, {data, begin / block_cols, count, has_offsets ? x_sums : nullptr},
+                    num_panels, part);
     }
   }
 
@@ -534,27 +541,27 @@ struct ScaledSums {
                              float* out) noexcept {
     const std::int64_t block_cols = Codes::block_cols(weight);
     const std::int64_t header_bytes = Codes::header_bytes(weight);
-    const std::int64_t block_bytes = Codes::block_bytes(weight);
-    const std::byte* panel = range.data + panel_offset;
+    BlockCursor cursor(Codes::layout(weight), range.panels + panel_offset, range.first_block);
     [[maybe_unused]] const float* x_sums = range.x_sums;
     for (std::int64_t begin = 0; begin < range.num_cols; begin += block_cols) {
       Matrix<V, R, P> sums;
       load_sums<S, R, P>(out, true, sums);
       accumulate_tile<S, Product, R, P, Fetch::kAhead>(
-          {panel + header_bytes, weight.panel_stride_bytes, rows, begin,
+          {cursor.place().header + header_bytes, weight.panel_stride_bytes, rows, begin,
            smaller(block_cols, range.num_cols - begin)},
           sums);
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
-        const std::byte* const header = panel + p * weight.panel_stride_bytes;
-        const V scale = Codes::scale(weight, header);
+        const BlockPlace place = cursor.place().moved(p * weight.panel_stride_bytes);
+        const V scale = Codes::scale(weight, place);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          add_scaled(out + sums_offset<S>(r, p), scale, sums[r][p], range.is_first && begin == 0);
+          add_scaled(out + sums_offset<S>(r, p), scale, sums[r][p],
+                     range.first_block == 0 && begin == 0);
         }
         if constexpr (Codes::kMayHaveOffsets) {
           if (x_sums != nullptr) {
-            const V offset = Codes::offset(weight, header, scale);
+            const V offset = Codes::offset(weight, place, scale);
             for (int r = 0; r < R; ++r) {
               add_offset(out + sums_offset<S>(r, p), offset, x_sums[r * kMaxSumBlocks]);
             }
@@ -564,14 +571,15 @@ struct ScaledSums {
       if constexpr (Codes::kMayHaveOffsets) {
         x_sums = x_sums != nullptr ? x_sums + 1 : nullptr;
       }
-      panel += block_bytes;
+      cursor.advance();
     }
   }
 
   static void compute_staged(const PackedMatrix& weight, const Range& range, int num_panels,
                              int first_panel, const RowBlock<Activation>& block) noexcept {
     Stage stage;
-    const std::byte* data = range.data + first_panel * weight.panel_stride_bytes;
+    const std::byte* const panels = range.panels + first_panel * weight.panel_stride_bytes;
+    const BlockLayout layout = Codes::layout(weight);
     const std::int64_t block_cols = Codes::block_cols(weight);
     const bool in_pieces = block_cols > S::kStagedCols;
     const std::int64_t blocks_at_once =
@@ -580,20 +588,22 @@ struct ScaledSums {
     for (std::int64_t begin = 0; begin < range.num_cols; begin += blocks_at_once * block_cols) {
       const std::int64_t end = smaller(range.num_cols, begin + blocks_at_once * block_cols);
       const std::int64_t piece_cols = in_pieces ? S::kStagedCols : end - begin;
+      const std::int64_t first_block = range.first_block + begin / block_cols;
       for (std::int64_t col = begin; col < end; col += piece_cols) {
         stage.first_col = col;
         stage.num_cols = smaller(piece_cols, end - col);
         stage.block_cols = in_pieces ? stage.num_cols : block_cols;
         stage.continues_block = col != begin;
         stage.ends_block = col + stage.num_cols == end;
-        stage.is_first_block = range.is_first && begin == 0;
-        fill_stage(weight, data, num_panels, begin, stage);
+        stage.is_first_block = first_block == 0;
+        fill_stage(weight, panels, first_block, num_panels, begin, stage);
         const std::int64_t skipped = step_bytes<Product>(col - begin);
-        const NextPiece next{stage.ends_block
-                                 ? blocks_at_once * Codes::block_bytes(weight) - skipped
-                                 : step_bytes<Product>(stage.num_cols),
+        const NextPiece next{stage.ends_block ? layout.offset_of(first_block + blocks_at_once) -
+                                                    layout.offset_of(first_block) - skipped
+                                              : step_bytes<Product>(stage.num_cols),
                              num_tiles<S>(block.num_rows)};
-        const std::byte* const codes = data + Codes::header_bytes(weight) + skipped;
+        const std::byte* const codes =
+            layout.place(panels, first_block).header + Codes::header_bytes(weight) + skipped;
         int tile = 0;
         for_each_tile<S>(block.num_rows, [&](int first, int rows) {
           NextLines lines = next.lines_of(tile++, codes, weight.panel_stride_bytes);
@@ -604,35 +614,37 @@ struct ScaledSums {
           });
         });
       }
-      data += blocks_at_once * Codes::block_bytes(weight);
       if (stage.x_sums != nullptr) {
         stage.x_sums += blocks_at_once;
       }
     }
   }
 
-  // `data` is where the scale block that begins at column `begin` lies in the first panel.
-  static void fill_stage(const PackedMatrix& weight, const std::byte* data, int num_panels,
-                         std::int64_t begin, Stage& stage) noexcept {
+  // `first_block` begins at column `begin` of the range.
+  static void fill_stage(const PackedMatrix& weight, const std::byte* panels,
+                         std::int64_t first_block, int num_panels, std::int64_t begin,
+                         Stage& stage) noexcept {
     const std::int64_t header_bytes = Codes::header_bytes(weight);
+    const BlockLayout layout = Codes::layout(weight);
     for (int p = 0; p < num_panels; ++p) {
-      const std::byte* codes = data + p * weight.panel_stride_bytes;
+      BlockCursor cursor(layout, panels + p * weight.panel_stride_bytes, first_block);
       std::int64_t scale_at = p * kMaxStagedBlocks * 16;
       std::byte* out = stage.weights + p * kStagedPanelBytes;
       for (std::int64_t done = 0; done < stage.num_cols; done += stage.block_cols) {
-        const V scale = Codes::scale(weight, codes);
+        const V scale = Codes::scale(weight, cursor.place());
         S::store(stage.scales + scale_at, scale);
         if constexpr (Codes::kMayHaveOffsets) {
           if (stage.x_sums != nullptr) {
-            S::store(stage.offsets + scale_at, Codes::offset(weight, codes, scale));
+            S::store(stage.offsets + scale_at, Codes::offset(weight, cursor.place(), scale));
           }
         }
         const std::int64_t skipped = step_bytes<Product>(stage.first_col - begin);
         const std::int64_t cols = smaller(stage.block_cols, stage.num_cols - done);
-        stage_weights<S, Product>(codes + header_bytes + (done == 0 ? skipped : 0), cols, out);
+        stage_weights<S, Product>(cursor.place().header + header_bytes + (done == 0 ? skipped : 0),
+                                  cols, out);
         out += staged_bytes(stage.block_cols);
         scale_at += 16;
-        codes += Codes::block_bytes(weight);
+        cursor.advance();
       }
     }
   }
@@ -680,7 +692,7 @@ struct ScaledSums {
       }
       weights += staged_bytes(stage.block_cols);
       scale_at += 16;
-      next.advance(Codes::block_bytes(weight));
+      next.advance(Codes::layout(weight).block_bytes);
     }
   }
 };
