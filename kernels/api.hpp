@@ -15,16 +15,16 @@
 //              products
 //   mxfp4      per 32 columns: 16 bytes of e8m0 scales, then [16 pairs][16] bytes, low nibble =
 //              even column; a short last group is filled with zeros
-//   int8, int4 per block of block_cols columns: 16 scales (f32, f16, bf16), then nothing, 16 int8
-//              zero points or 16 f32 offsets, then the codes in fours of columns as the integer
-//              dot products want them: int8 [ceil(block / 4)][16][4] signed; int4
+//   int8, int4 per block of block_cols columns: 16 scales (f32, f16, bf16), then nothing or 16 int8
+//              zero points, then the codes in fours of columns as the integer dot products want
+//              them: int8 [ceil(block / 4)][16][4] signed; int4
 //              [ceil(block / 8)][16][4] bytes, unsigned, columns 0 to 3 of eight in the low
 //              nibbles, 4 to 7 in the high ones; columns past the end have code zero. A weight is
-//              scale * code (int4: scale * (code - 8)), scale * (code - zero point), or
-//              scale * code + offset. Two-level scales: 16 f16 scales, and with offsets 16 more for
-//              those, stand before the blocks of each 256 columns; a block then begins with 16 int8
-//              scales, and 16 int8 offsets. A scale is the product of the two, an offset the
-//              negated product: exact in f32
+//              scale * code (int4: scale * (code - 8)) or scale * (code - zero point).
+//              Two-level scales: 16 f16 scales, and with offsets 16 more for those, stand before
+//              the blocks of each 256 columns; a block then begins with 16 int8 scales, and 16 int8
+//              offsets. A scale is the product of the two, an offset the negated product, both
+//              exact in f32; a weight with offsets is scale * code + offset
 // A panel is contiguous, so a matrix-vector product streams it once from start to end.
 //
 // int8 activations (gemm_int8, gemm_gate_up_int8; int8 and int4 weights). A row of x holds codes in
@@ -33,7 +33,7 @@
 // code times the scale of its row and block. Per output and row
 //   sum = sum of (weight code - its zero) * activation code over the block, an exact integer
 //   total = fma(weight scale * activation scale, float(sum), total)
-//   and, where the weights have f32 offsets,
+//   and, where the weights have offsets,
 //   total = fma(offset, activation scale * float(sum of the activation codes), total)
 // block by block from zero. The integers leave no order to choose: every level gives the bits of
 // the scalar one (the activation function of gate and up aside). Looser than the other modes: the
@@ -68,8 +68,7 @@ enum class ScaleFormat : std::uint8_t {
 enum class OffsetKind : std::uint8_t {
   kCentred,     // nothing; int4: code 8 is zero
   kZeroPoints,  // int8 codes of zero
-  kF32,
-  kTwoLevel,  // as the scale, negated; with such scales only
+  kTwoLevel,    // negated products, as the scales are; with such scales only
 };
 struct BlockFormat {
   ScaleFormat scale = ScaleFormat::kF32;

@@ -38,10 +38,7 @@ inline constexpr std::int64_t kCodeGroupBytes = kPanelRows * kCodeBytes;
   return kPanelRows * scale_bytes;
 }
 [[nodiscard]] constexpr inline std::int64_t block_header_bytes(BlockFormat block) noexcept {
-  const std::int64_t offset_bytes = block.offset == OffsetKind::kF32       ? 4
-                                    : block.offset == OffsetKind::kCentred ? 0
-                                                                           : 1;
-  return scales_bytes(block) + kPanelRows * offset_bytes;
+  return scales_bytes(block) + (block.offset == OffsetKind::kCentred ? 0 : kPanelRows);
 }
 [[nodiscard]] constexpr inline std::int64_t int_block_bytes(WeightFormat format,
                                                             std::int64_t block_cols,
@@ -139,10 +136,6 @@ inline constexpr float kLeastInt8Magnitude = 0x1p-100F;
 [[nodiscard]] constexpr inline std::int64_t activation_block_cols(
     std::int64_t cols, std::int64_t block_cols) noexcept {
   return block_cols < cols ? block_cols : cols;
-}
-// Whether blocks have offsets that are no multiples of their scale.
-[[nodiscard]] constexpr inline bool has_own_offsets(BlockFormat block) noexcept {
-  return block.offset == OffsetKind::kF32 || block.offset == OffsetKind::kTwoLevel;
 }
 // What an int8 or int4 code is when the weight is zero, where that is the same for all.
 [[nodiscard]] constexpr inline std::int32_t common_zero(WeightFormat format,

@@ -133,9 +133,7 @@ void pack_block_row(const SourceMatrix& source, std::int64_t row, std::int64_t l
   std::memcpy(out + lane * scale_bytes, source.scales + at * scale_bytes,
               static_cast<std::size_t>(scale_bytes));
   std::byte* const offsets = out + scales_bytes(source.block);
-  if (source.block.offset == OffsetKind::kF32) {
-    std::memcpy(offsets + lane * 4, source.offsets + at * 4, 4);
-  } else if (source.block.offset != OffsetKind::kCentred) {
+  if (source.block.offset != OffsetKind::kCentred) {
     offsets[lane] = source.offsets[at];
   }
   std::byte* const codes_out = out + block_header_bytes(source.block);

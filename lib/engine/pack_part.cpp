@@ -22,6 +22,7 @@ kernels::BlockFormat block_of(const model::CodedFormat& format) {
   kernels::BlockFormat block;
   block.scale = format.scale_dtype == model::Dtype::kF32   ? kernels::ScaleFormat::kF32
                 : format.scale_dtype == model::Dtype::kF16 ? kernels::ScaleFormat::kF16
+                : format.scale_dtype == model::Dtype::kI8  ? kernels::ScaleFormat::kTwoLevel
                                                            : kernels::ScaleFormat::kBf16;
   switch (format.offset) {
     case model::CodeOffset::kCentred:
@@ -30,8 +31,8 @@ kernels::BlockFormat block_of(const model::CodedFormat& format) {
     case model::CodeOffset::kZeroPoints:
       block.offset = kernels::OffsetKind::kZeroPoints;
       break;
-    case model::CodeOffset::kF32:
-      block.offset = kernels::OffsetKind::kF32;
+    case model::CodeOffset::kTwoLevel:
+      block.offset = kernels::OffsetKind::kTwoLevel;
       break;
   }
   return block;
@@ -113,6 +114,11 @@ bool all_finite(const std::byte* bytes, std::int64_t num_bytes, Word exponent_ma
   return found == 0;
 }
 
+template <typename Word>
+bool all_finite(const std::vector<std::byte>& bytes, Word exponent_mask) {
+  return all_finite<Word>(bytes.data(), static_cast<std::int64_t>(bytes.size()), exponent_mask);
+}
+
 // No NaN among the fp8 values of 16 rows (the format has no infinity).
 bool fp8_rows_are_finite(const kernels::SourceMatrix& source, std::int64_t panel_idx) {
   const std::int64_t end = std::min(source.rows, (panel_idx + 1) * kPanelRows);
@@ -167,26 +173,25 @@ bool pack_coded(const MatrixSlice& slice, std::int64_t panel_idx, std::byte* out
     source.scale_row_stride = div_ceil(view.cols, format->block_cols);
     source.block = block_of(*format);
     source.offsets = rows.offsets.data();
+    source.super_scales = rows.super_scales.data();
+    source.super_offsets = rows.super_offsets.data();
   }
   source.data = rows.codes.data();
   source.scales = rows.scales.data();
   kernels::pack_panel(source, 0, out);
-  const auto num_bytes = static_cast<std::int64_t>(rows.scales.size());
   if (!format) {  // 255 is the NaN of block exponents
     return std::memchr(rows.scales.data(), 0xff, rows.scales.size()) == nullptr;
   }
-  if (source.block.offset == kernels::OffsetKind::kF32 &&
-      !all_finite<std::uint32_t>(rows.offsets.data(),
-                                 static_cast<std::int64_t>(rows.offsets.size()), 0x7f800000U)) {
-    return false;
-  }
   switch (source.block.scale) {
     case kernels::ScaleFormat::kF32:
-      return all_finite<std::uint32_t>(rows.scales.data(), num_bytes, 0x7f800000U);
+      return all_finite<std::uint32_t>(rows.scales, 0x7f800000U);
     case kernels::ScaleFormat::kF16:
-      return all_finite<std::uint16_t>(rows.scales.data(), num_bytes, 0x7c00U);
+      return all_finite<std::uint16_t>(rows.scales, 0x7c00U);
     case kernels::ScaleFormat::kBf16:
-      return all_finite<std::uint16_t>(rows.scales.data(), num_bytes, 0x7f80U);
+      return all_finite<std::uint16_t>(rows.scales, 0x7f80U);
+    case kernels::ScaleFormat::kTwoLevel:
+      return all_finite<std::uint16_t>(rows.super_scales, 0x7c00U) &&
+             all_finite<std::uint16_t>(rows.super_offsets, 0x7c00U);
   }
   return true;
 }

@@ -17,6 +17,8 @@ namespace {
 constexpr std::int64_t kGgufBlock = 32;
 constexpr std::int64_t kSuperBlock = 256;
 constexpr std::int64_t kQ6Group = 16;
+constexpr std::int64_t kQ6KScales = 192;  // bytes of a block before them
+constexpr std::int64_t kQ6KSuperScale = 208;
 constexpr std::int64_t kQ4KBytes = 144;
 constexpr std::int64_t kQ6KBytes = 210;
 constexpr std::int64_t kMxfp4Bytes = 17;
@@ -174,26 +176,20 @@ void read_int_rows(const MatrixView& view, const CodedFormat& format, std::int64
 
 // ---- block types of GGUF ----
 
-struct Q4KScale {
-  float scale;
-  float offset;
+struct Q4KFactors {
+  std::uint32_t scale;
+  std::uint32_t minimum;
 };
 
-// Scale and offset of group `group` of 32 values: six bits each, the last four groups with their
-// upper two bits in the bytes of the first four.
-Q4KScale q4k_scale(const std::byte* block, std::int64_t group) {
+// The factors of scale and minimum of group `group` of 32 values: six bits each, the last four
+// groups with their upper two bits in the bytes of the first four.
+Q4KFactors q4k_factors(const std::byte* block, std::int64_t group) {
   const std::byte* const packed = block + 4;
-  std::uint32_t scale = 0;
-  std::uint32_t minimum = 0;
   if (group < 4) {
-    scale = byte_at(packed, group) & 63U;
-    minimum = byte_at(packed, group + 4) & 63U;
-  } else {
-    scale = (byte_at(packed, group + 4) & 0xfU) | ((byte_at(packed, group - 4) >> 6U) << 4U);
-    minimum = (byte_at(packed, group + 4) >> 4U) | ((byte_at(packed, group) >> 6U) << 4U);
+    return {byte_at(packed, group) & 63U, byte_at(packed, group + 4) & 63U};
   }
-  return {f16_at(block) * static_cast<float>(scale),
-          -f16_at(block + 2) * static_cast<float>(minimum)};
+  return {(byte_at(packed, group + 4) & 0xfU) | ((byte_at(packed, group - 4) >> 6U) << 4U),
+          (byte_at(packed, group + 4) >> 4U) | ((byte_at(packed, group) >> 6U) << 4U)};
 }
 
 // Pairs of groups share bytes: the first in the low nibbles, the second in the high ones.
@@ -215,7 +211,8 @@ std::int32_t q6k_code(const std::byte* block, std::int64_t i) {
 }
 
 float q6k_scale(const std::byte* block, std::int64_t group) {
-  return f16_at(block + 208) * static_cast<float>(load<std::int8_t>(block + 192, group));
+  return f16_at(block + kQ6KSuperScale) *
+         static_cast<float>(load<std::int8_t>(block + kQ6KScales, group));
 }
 
 // Value j of a block of 32 in the low nibble of byte j, value j + 16 in the high one.
@@ -240,9 +237,11 @@ void read_gguf_block(MatrixEncoding encoding, const std::byte* block, float* out
       return;
     case MatrixEncoding::kGgufQ4K:
       for (std::int64_t group = 0; group < kSuperBlock / kGgufBlock; ++group) {
-        const Q4KScale scale = q4k_scale(block, group);
+        const Q4KFactors factors = q4k_factors(block, group);
+        const float scale = f16_at(block) * static_cast<float>(factors.scale);
+        const float minimum = f16_at(block + 2) * static_cast<float>(factors.minimum);
         for (std::int64_t i = group * kGgufBlock; i < (group + 1) * kGgufBlock; ++i) {
-          out[i] = scale.scale * static_cast<float>(q4k_code(block, i)) + scale.offset;
+          out[i] = scale * static_cast<float>(q4k_code(block, i)) - minimum;
         }
       }
       return;
@@ -282,53 +281,75 @@ GgufLayout gguf_layout(MatrixEncoding encoding) {
   }
 }
 
-// One block's codes, scales and offsets; `idx` is its number in the row.
-void read_gguf_codes(MatrixEncoding encoding, const std::byte* block, std::int64_t idx,
-                     std::byte* codes, std::byte* scales, std::byte* offsets) {
+// Where a block's codes go, and what belongs to them.
+struct BlockOut {
+  std::byte* codes;
+  std::byte* scales;
+  std::byte* offsets;        // null where the format has none
+  std::byte* super_scales;   // two-level
+  std::byte* super_offsets;  // null where the format has none
+};
+
+void read_q4k_codes(const std::byte* block, const BlockOut& out) {
+  for (std::int64_t i = 0; i < kSuperBlock; ++i) {
+    out.codes[i] = static_cast<std::byte>(q4k_code(block, i));
+  }
+  for (std::int64_t group = 0; group < kSuperBlock / kGgufBlock; ++group) {
+    const Q4KFactors factors = q4k_factors(block, group);
+    out.scales[group] = static_cast<std::byte>(factors.scale);
+    out.offsets[group] = static_cast<std::byte>(factors.minimum);
+  }
+  std::memcpy(out.super_scales, block, 2);
+  std::memcpy(out.super_offsets, block + 2, 2);
+}
+
+void read_q6k_codes(const std::byte* block, const BlockOut& out) {
+  for (std::int64_t i = 0; i < kSuperBlock; ++i) {
+    out.codes[i] = static_cast<std::byte>(q6k_code(block, i));
+  }
+  std::memcpy(out.scales, block + kQ6KScales, kSuperBlock / kQ6Group);
+  std::memcpy(out.super_scales, block + kQ6KSuperScale, 2);
+}
+
+void read_gguf_codes(MatrixEncoding encoding, const std::byte* block, const BlockOut& out) {
   switch (encoding) {
     case MatrixEncoding::kGgufQ8_0:
-      std::memcpy(codes + idx * kGgufBlock, block + 2, kGgufBlock);
-      std::memcpy(scales + idx * 2, block, 2);
+      std::memcpy(out.codes, block + 2, kGgufBlock);
+      std::memcpy(out.scales, block, 2);
       return;
     case MatrixEncoding::kGgufQ4_0:
       for (std::int64_t j = 0; j < kGgufBlock; ++j) {
-        codes[idx * kGgufBlock + j] = static_cast<std::byte>(half_nibble(block + 2, j));
+        out.codes[j] = static_cast<std::byte>(half_nibble(block + 2, j));
       }
-      std::memcpy(scales + idx * 2, block, 2);
+      std::memcpy(out.scales, block, 2);
       return;
     case MatrixEncoding::kGgufQ4K:
-      for (std::int64_t i = 0; i < kSuperBlock; ++i) {
-        codes[idx * kSuperBlock + i] = static_cast<std::byte>(q4k_code(block, i));
-      }
-      for (std::int64_t group = 0; group < 8; ++group) {
-        const Q4KScale scale = q4k_scale(block, group);
-        store(scales, idx * 8 + group, scale.scale);
-        store(offsets, idx * 8 + group, scale.offset);
-      }
-      return;
+      return read_q4k_codes(block, out);
     default:
       MOE_CHECK(encoding == MatrixEncoding::kGgufQ6K);
-      for (std::int64_t i = 0; i < kSuperBlock; ++i) {
-        codes[idx * kSuperBlock + i] = static_cast<std::byte>(q6k_code(block, i));
-      }
-      for (std::int64_t group = 0; group < 16; ++group) {
-        store(scales, idx * 16 + group, q6k_scale(block, group));
-      }
+      read_q6k_codes(block, out);
   }
 }
 
 void read_gguf_rows(const MatrixView& view, const CodedFormat& format, std::int64_t row_begin,
                     std::int64_t num_rows, CodedRows& out) {
   const GgufLayout layout = gguf_layout(view.encoding);
-  const std::int64_t blocks = num_blocks(view.cols, format.block_cols);
+  const std::int64_t row_blocks = view.cols / layout.values;
+  const std::int64_t groups = layout.values / format.block_cols;
   const std::int64_t scale_bytes = dtype_bits(format.scale_dtype) / 8;
+  const auto at = [](std::vector<std::byte>& bytes, std::int64_t offset) {
+    return bytes.empty() ? nullptr : bytes.data() + offset;
+  };
   for (std::int64_t i = 0; i < num_rows; ++i) {
     const std::byte* const row = view.data + (row_begin + i) * view.row_stride;
-    for (std::int64_t idx = 0; idx < view.cols / layout.values; ++idx) {
-      read_gguf_codes(view.encoding, row + idx * layout.bytes, idx,
-                      out.codes.data() + i * view.cols,
-                      out.scales.data() + i * blocks * scale_bytes,
-                      out.offsets.empty() ? nullptr : out.offsets.data() + i * blocks * 4);
+    for (std::int64_t idx = 0; idx < row_blocks; ++idx) {
+      const std::int64_t block = i * row_blocks + idx;
+      read_gguf_codes(view.encoding, row + idx * layout.bytes,
+                      {.codes = at(out.codes, block * layout.values),
+                       .scales = at(out.scales, block * groups * scale_bytes),
+                       .offsets = at(out.offsets, block * groups),
+                       .super_scales = at(out.super_scales, block * 2),
+                       .super_offsets = at(out.super_offsets, block * 2)});
     }
   }
 }
@@ -352,9 +373,9 @@ std::optional<CodedFormat> coded_format(const MatrixView& view) {
     case MatrixEncoding::kGgufQ4_0:
       return CodedFormat{4, kGgufBlock, Dtype::kF16, CodeOffset::kCentred};
     case MatrixEncoding::kGgufQ4K:
-      return CodedFormat{4, kGgufBlock, Dtype::kF32, CodeOffset::kF32};
+      return CodedFormat{4, kGgufBlock, Dtype::kI8, CodeOffset::kTwoLevel};
     case MatrixEncoding::kGgufQ6K:
-      return CodedFormat{8, kQ6Group, Dtype::kF32, CodeOffset::kCentred};
+      return CodedFormat{8, kQ6Group, Dtype::kI8, CodeOffset::kCentred};
   }
   MOE_CHECK(false);
 }
@@ -364,12 +385,14 @@ void read_coded_rows(const MatrixView& view, std::int64_t row_begin, std::int64_
   const auto format = coded_format(view);
   MOE_CHECK(format.has_value() && row_begin >= 0 && row_begin + num_rows <= view.rows);
   const std::int64_t blocks = num_rows * num_blocks(view.cols, format->block_cols);
-  const std::int64_t offset_bytes = format->offset == CodeOffset::kCentred      ? 0
-                                    : format->offset == CodeOffset::kZeroPoints ? 1
-                                                                                : 4;
+  const bool has_offsets = format->offset != CodeOffset::kCentred;
+  const std::int64_t super_bytes =
+      format->scale_dtype == Dtype::kI8 ? num_rows * (view.cols / kSuperBlock) * 2 : 0;
   out.codes.resize(static_cast<std::size_t>(num_rows * view.cols));
   out.scales.resize(static_cast<std::size_t>(blocks * dtype_bits(format->scale_dtype) / 8));
-  out.offsets.resize(static_cast<std::size_t>(blocks * offset_bytes));
+  out.offsets.resize(static_cast<std::size_t>(has_offsets ? blocks : 0));
+  out.super_scales.resize(static_cast<std::size_t>(super_bytes));
+  out.super_offsets.resize(static_cast<std::size_t>(has_offsets ? super_bytes : 0));
   if (view.encoding == MatrixEncoding::kIntRows || view.encoding == MatrixEncoding::kGptq ||
       view.encoding == MatrixEncoding::kAwq) {
     read_int_rows(view, *format, row_begin, num_rows, out);

@@ -17,12 +17,13 @@ namespace moe::model {
 enum class CodeOffset : std::uint8_t {
   kCentred,     // 8 bits: signed codes; 4 bits: code 8 is zero
   kZeroPoints,  // scale * (code - zero point)
-  kF32,         // scale * code + offset
+  kTwoLevel,    // scale * code - offset; with two-level scales only
 };
 
 struct CodedFormat {
   std::int32_t bits = 8;
   std::int64_t block_cols = 32;
+  // kI8: two-level scales, an int8 of the block times an f16 of 256 columns.
   Dtype scale_dtype = Dtype::kF16;
   CodeOffset offset = CodeOffset::kCentred;
 
@@ -37,9 +38,11 @@ struct CodedFormat {
 struct CodedRows {
   std::vector<std::byte> codes;    // [rows, cols]
   std::vector<std::byte> scales;   // [rows, blocks] of the format's dtype
-  std::vector<std::byte> offsets;  // [rows, blocks] int8 zero points or f32; empty when centred
+  std::vector<std::byte> offsets;  // [rows, blocks] int8; empty when centred
+  // Two-level: f16 [rows, cols / 256].
+  std::vector<std::byte> super_scales;
+  std::vector<std::byte> super_offsets;  // empty when centred
 };
-// Exact for every format: GGUF's scales of scales are multiplied out, which f32 holds.
 void read_coded_rows(const MatrixView& view, std::int64_t row_begin, std::int64_t num_rows,
                      CodedRows& out);
 

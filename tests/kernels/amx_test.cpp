@@ -213,12 +213,10 @@ std::vector<AmxCase> amx_cases() {
       }
     }
   }
-  for (const OffsetKind offset : {OffsetKind::kZeroPoints, OffsetKind::kF32}) {
-    for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
-      AmxCase item{format, {.rows = 70, .cols = 300, .fp8_block_cols = 128}, 20};
-      item.shape.block = {ScaleFormat::kF16, offset};
-      cases.push_back(item);
-    }
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    AmxCase item{format, {.rows = 70, .cols = 300, .fp8_block_cols = 128}, 20};
+    item.shape.block = {ScaleFormat::kF16, OffsetKind::kZeroPoints};
+    cases.push_back(item);
   }
   for (const OffsetKind offset : {OffsetKind::kCentred, OffsetKind::kTwoLevel}) {
     for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {

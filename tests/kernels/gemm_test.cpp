@@ -60,9 +60,9 @@ std::vector<Case> cases_of(const KernelTable& table, const MatrixShape& shape) {
     cases.push_back({.format = format, .shape = shape});
   }
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (const BlockFormat block : with_two_levels(
-             {{ScaleFormat::kF16, OffsetKind::kZeroPoints}, {ScaleFormat::kBf16, OffsetKind::kF32}},
-             shape)) {
+    for (const BlockFormat block : with_two_levels({{ScaleFormat::kF16, OffsetKind::kZeroPoints},
+                                                    {ScaleFormat::kBf16, OffsetKind::kZeroPoints}},
+                                                   shape)) {
       MatrixShape with_offsets = shape;
       with_offsets.block = block;
       with_offsets.has_column_order =

@@ -92,7 +92,7 @@ std::vector<Int8Case> int8_cases(const MatrixShape& shape) {
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     for (const BlockFormat block : with_two_levels({{ScaleFormat::kF32, OffsetKind::kCentred},
                                                     {ScaleFormat::kF16, OffsetKind::kZeroPoints},
-                                                    {ScaleFormat::kBf16, OffsetKind::kF32}},
+                                                    {ScaleFormat::kBf16, OffsetKind::kCentred}},
                                                    shape)) {
       cases.push_back({format, shape});
       cases.back().shape.block = block;

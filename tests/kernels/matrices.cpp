@@ -183,17 +183,9 @@ TestMatrix::BlockTerms TestMatrix::put_terms(std::int64_t row, std::int64_t col,
   const bool is_int4 = source_.format == WeightFormat::kInt4;
   const double scale = put_scale(source_.block.scale, scales_, idx, rng);
   const auto zero = static_cast<std::int8_t>(is_int4 ? rng.next_below(17) : rng.next_bits());
-  const auto free = static_cast<float>(0.1 * rng.next_normal());
-  switch (source_.block.offset) {
-    case OffsetKind::kZeroPoints:
-      put(offsets_, idx, zero);
-      return {scale, -scale * zero};
-    case OffsetKind::kF32:
-      put(offsets_, idx, free);
-      return {scale, static_cast<double>(free)};
-    case OffsetKind::kCentred:
-    case OffsetKind::kTwoLevel:
-      break;
+  if (source_.block.offset == OffsetKind::kZeroPoints) {
+    put(offsets_, idx, zero);
+    return {scale, -scale * zero};
   }
   return {scale, is_int4 ? -8.0 * scale : 0.0};
 }

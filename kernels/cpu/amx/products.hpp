@@ -226,7 +226,7 @@ class Block {
  private:
   [[nodiscard]] bool has_offsets() const noexcept {
     if constexpr (Weights::kHasScales) {
-      if constexpr (Weights::kMayHaveOffsets) return has_own_offsets(weight_.block);
+      if constexpr (Weights::kMayHaveOffsets) return weight_.block.offset == OffsetKind::kTwoLevel;
     }
     return false;
   }
@@ -439,8 +439,9 @@ class Block {
       const auto scale = Codes::scale(weight_, place);
       const auto zero = has_zero_points ? S::load_i8_int(place.header + scales_bytes(weight_.block))
                                         : S::broadcast_int(common);
-      const auto offset = has_own_offsets(weight_.block) ? Codes::offset(weight_, place, scale)
-                                                         : S::broadcast(0.0F);
+      const auto offset = weight_.block.offset == OffsetKind::kTwoLevel
+                              ? Codes::offset(weight_, place, scale)
+                              : S::broadcast(0.0F);
       const float* sums = pair.sums + (p * tiles_.num_tiles + tile) * tiles_.tile_floats();
       float* totals = pair.sums + sums_floats_ + (sums - pair.sums);
       for (std::int64_t r = 0; r < num_rows; ++r) {
@@ -453,7 +454,7 @@ class Block {
         }
         const auto before = block == 0 ? S::broadcast(0.0F) : S::load(totals + r * 16);
         auto total = S::fma(S::mul(scale, S::broadcast(x_scale)), S::to_float(sum), before);
-        if (has_own_offsets(weight_.block)) {
+        if (weight_.block.offset == OffsetKind::kTwoLevel) {
           total = S::fma(offset, S::broadcast(x_scale * static_cast<float>(x_sum)), total);
         }
         S::store(totals + r * 16, total);

@@ -178,7 +178,6 @@ struct Int4Weights {
                          S::sub(S::template load_u4_col<2 * pair + 1>(codes), zero));
         });
       }
-      case OffsetKind::kF32:
       case OffsetKind::kTwoLevel:
         return unpack_code_pairs(in, out, [&]<int pair>(std::byte* at, const std::byte* codes) {
           S::template store_u4_pairs<0, pair>(at, codes);

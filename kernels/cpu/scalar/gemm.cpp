@@ -120,8 +120,6 @@ float block_offset(const PackedMatrix& weight, const BlockPlace& block, std::int
       return weight.format == WeightFormat::kInt4 ? -8.0F * scale : 0.0F;
     case OffsetKind::kZeroPoints:
       return -static_cast<float>(load<std::int8_t>(offsets, lane)) * scale;
-    case OffsetKind::kF32:
-      return load<float>(offsets, lane);
     case OffsetKind::kTwoLevel:
       return -(f16_value(load<std::uint16_t>(block.supers, kPanelRows + lane)) *
                static_cast<float>(load<std::int8_t>(offsets, lane)));
@@ -222,7 +220,7 @@ float int8_product(const PackedMatrix& weight, std::int64_t panel_idx, std::int6
                  std::min(block_cols, weight.cols - begin));
     const float scale = block_scale(weight.block, block, lane);
     total = std::fma(scale * x.scales[idx], static_cast<float>(sum), total);
-    if (has_own_offsets(weight.block)) {
+    if (weight.block.offset == OffsetKind::kTwoLevel) {
       total = std::fma(block_offset(weight, block, lane, scale),
                        x.scales[idx] * static_cast<float>(x.sums[idx]), total);
     }

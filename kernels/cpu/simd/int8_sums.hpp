@@ -439,7 +439,7 @@ struct Int8Sums {
         S::store(total, S::fma(factor, S::to_float(sums[r][p]), S::load(total)));
       }
     }
-    if (has_own_offsets(weight.block)) {
+    if (weight.block.offset == OffsetKind::kTwoLevel) {
       add_offsets<R, P>(weight, first, idx, rows);
     }
   }

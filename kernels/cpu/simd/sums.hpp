@@ -341,10 +341,8 @@ struct IntCodes {
       case OffsetKind::kTwoLevel:
         return S::mul(S::sub(S::broadcast(0.0F), S::load_i8(offsets)),
                       S::load_f16(at.supers + 2 * kPanelRows));
-      case OffsetKind::kF32:
-        break;
     }
-    return S::load(static_cast<const float*>(static_cast<const void*>(offsets)));
+    return S::broadcast(0.0F);
   }
 };
 

@@ -16,7 +16,23 @@
 namespace moe::model {
 namespace {
 
-float scale_at(const CodedRows& rows, Dtype dtype, std::size_t idx) {
+float f16_element(const std::vector<std::byte>& bytes, std::size_t idx) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, bytes.data() + idx * 2, 2);
+  return f16_to_f32(bits);
+}
+
+// Blocks of 256 columns.
+std::size_t super_of(const CodedFormat& format, std::size_t idx) {
+  return idx * static_cast<std::size_t>(format.block_cols) / 256;
+}
+
+float scale_at(const CodedRows& rows, const CodedFormat& format, std::size_t idx) {
+  const Dtype dtype = format.scale_dtype;
+  if (dtype == Dtype::kI8) {
+    return f16_element(rows.super_scales, super_of(format, idx)) *
+           static_cast<float>(static_cast<std::int8_t>(rows.scales[idx]));
+  }
   if (dtype == Dtype::kF32) {
     float value = 0.0F;
     std::memcpy(&value, rows.scales.data() + idx * 4, 4);
@@ -33,11 +49,9 @@ double offset_at(const CodedRows& rows, const CodedFormat& format, std::size_t i
       return format.bits == 4 ? -8.0 * scale : 0.0;
     case CodeOffset::kZeroPoints:
       return -scale * static_cast<double>(static_cast<std::int8_t>(rows.offsets[idx]));
-    case CodeOffset::kF32: {
-      float value = 0.0F;
-      std::memcpy(&value, rows.offsets.data() + idx * 4, 4);
-      return static_cast<double>(value);
-    }
+    case CodeOffset::kTwoLevel:
+      return -static_cast<double>(f16_element(rows.super_offsets, super_of(format, idx))) *
+             static_cast<double>(static_cast<std::int8_t>(rows.offsets[idx]));
   }
   return 0.0;
 }
@@ -54,7 +68,7 @@ void expect_consistent(const MatrixView& view) {
     read_matrix_row(view, row, expected.data());
     for (std::int64_t k = 0; k < view.cols; ++k) {
       const auto idx = static_cast<std::size_t>(row * blocks + k / format->block_cols);
-      const auto scale = static_cast<double>(scale_at(rows, format->scale_dtype, idx));
+      const auto scale = static_cast<double>(scale_at(rows, *format, idx));
       const std::byte code = rows.codes[static_cast<std::size_t>(row * view.cols + k)];
       const double value = format->bits == 4 ? static_cast<double>(std::to_integer<int>(code))
                                              : static_cast<double>(static_cast<std::int8_t>(code));
