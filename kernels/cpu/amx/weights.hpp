@@ -15,7 +15,7 @@
 
 #include "kernels/cpu/amx/blocking.hpp"
 #include "kernels/cpu/amx/rows.hpp"
-#include "kernels/cpu/simd/sums.hpp"
+#include "kernels/cpu/simd/block_codes.hpp"
 
 namespace moe::kernels::amx {
 

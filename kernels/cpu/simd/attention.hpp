@@ -12,9 +12,10 @@
 
 #include "kernels/api.hpp"
 #include "kernels/cpu/attention_blocking.hpp"
+#include "kernels/cpu/layout.hpp"
 #include "kernels/cpu/simd/lanes.hpp"
 #include "kernels/cpu/simd/math.hpp"
-#include "kernels/cpu/simd/sums.hpp"
+#include "kernels/cpu/simd/row_block.hpp"
 #include "kernels/cpu/simd/tile.hpp"
 
 namespace moe::kernels::simd {
@@ -97,7 +98,7 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
         args.k_dim - dim < kTransposeDims ? args.k_dim - dim : kTransposeDims;
     transpose_keys<S>(args, group, block, dim, num_dims,
                       static_cast<float*>(static_cast<void*>(keys)));
-    for_each_tile<S>(group.num_rows, [&](int first, int rows) {
+    for_each_tile<S>(group.num_rows, [&](int first, int rows, int) {
       cover_tile<S, F32Product<S>, kKeyPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         float* out = group.logits + first * kAttentionKeys + p * kLanes;
         Matrix<typename S::V, R, P> sums;
@@ -271,7 +272,7 @@ void attention(const AttentionArgs& args) noexcept {
       for (int r = 0; r < group.num_rows; ++r) {
         update_softmax<S>(args, group, block, r);
       }
-      for_each_tile<S>(group.num_rows, [&](int first, int rows) {
+      for_each_tile<S>(group.num_rows, [&](int first, int rows, int) {
         cover_tile<S, F32Product<S>, kMaxGroupPanels>(rows, dim_panels, [&]<int R, int P>(int p) {
           add_values<S, R, P>(args, group, block, first, p * kLanes);
         });

@@ -20,7 +20,9 @@
 
 #include "kernels/api.hpp"
 #include "kernels/cpu/layout.hpp"
-#include "kernels/cpu/simd/sums.hpp"
+#include "kernels/cpu/simd/block_codes.hpp"
+#include "kernels/cpu/simd/row_block.hpp"
+#include "kernels/cpu/simd/tile.hpp"
 
 namespace moe::kernels::simd {
 
@@ -189,8 +191,7 @@ struct Int8Sums {
     const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
     const std::byte* const first = Codes::layout(weight).place(data, piece.block).header + skipped;
     const NextPiece next{bytes_to_next(weight, piece, num_panels), num_tiles<S>(block.num_rows)};
-    int tile = 0;
-    for_each_tile<S>(block.num_rows, [&](int first_row, int rows) {
+    for_each_tile<S>(block.num_rows, [&](int first_row, int rows, int tile) {
       cover_panels_of<kMaxGroupPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         const std::int64_t offset = p * weight.panel_stride_bytes;
         multiply<R, P>(
@@ -198,7 +199,6 @@ struct Int8Sums {
             {data + offset, p, next.lines_of(tile, first + offset, weight.panel_stride_bytes)},
             first_row, block, chains);
       });
-      ++tile;
     });
   }
 

@@ -7,7 +7,7 @@
 
 #include "kernels/api.hpp"
 #include "kernels/cpu/layout.hpp"
-#include "kernels/cpu/simd/sums.hpp"
+#include "kernels/cpu/simd/row_block.hpp"
 
 namespace moe::kernels::simd {
 
