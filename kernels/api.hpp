@@ -86,6 +86,8 @@ enum class ActivationFormat : std::uint8_t {
 };
 
 inline constexpr std::int64_t kPanelRows = 16;
+// Keys of a panel of keys, see AttentionArgs.
+inline constexpr std::int64_t kKeyPanelKeys = 16;
 inline constexpr std::int64_t kMxfp4Group = 32;
 // Columns that share the upper level of two-level scales: whole blocks, and the matrix has whole
 // ones of these.
@@ -200,8 +202,12 @@ struct AttentionArgs {
   std::int64_t num_heads = 0;
   std::int64_t first_position = 0;
   std::int64_t window = 0;
-  const float* k = nullptr;  // key j at k + j * k_stride
+  // Key j at k + j * k_stride; or, where k_panel_stride > 0, in panels of 16 keys: its dim d at
+  // k[j / 16 * k_panel_stride + 16 * d + j % 16]. Of a panel with a key that is seen everything may
+  // be read; what its other keys are changes nothing.
+  const float* k = nullptr;
   std::int64_t k_stride = 0;
+  std::int64_t k_panel_stride = 0;
   std::int64_t k_dim = 0;
   const float* v = nullptr;
   std::int64_t v_stride = 0;

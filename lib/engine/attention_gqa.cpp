@@ -86,7 +86,7 @@ void finish_row(const LayerContext& context, std::int64_t row) {
     const float temperature = query_temperature(config, position);
     for (std::int64_t i = 0; i < config.num_heads * dim; ++i) q[i] *= temperature;
   }
-  std::copy_n(k, kv_size, context.kv.key(sequence, context.layer, position));
+  context.kv.set_key(sequence, context.layer, position, k, kv_size);
   std::copy_n(v, kv_size, context.kv.value(sequence, context.layer, position));
 }
 
@@ -107,8 +107,10 @@ void attend_item(const LayerContext& context, const AttentionItem& item, float* 
   const std::int64_t first_key = layer.chunk > 0 ? position / layer.chunk * layer.chunk : 0;
   args.first_position = position - first_key;
   args.window = layer.window;
-  args.k = context.kv.key(run.sequence, context.layer, first_key) + item.kv_head * dim;
+  args.k = context.kv.key(run.sequence, context.layer, first_key) +
+           item.kv_head * context.kv.key_head_stride(dim);
   args.k_stride = context.kv.key_stride();
+  args.k_panel_stride = context.kv.key_panel_stride();
   args.k_dim = dim;
   args.v = context.kv.value(run.sequence, context.layer, first_key) + item.kv_head * dim;
   args.v_stride = context.kv.value_stride();

@@ -17,18 +17,21 @@ struct Shape {
   std::int64_t num_heads;
   std::int64_t k_dim;
   std::int64_t v_dim;
+  bool has_key_panels;  // as the engine keeps keys, or in rows as the latents of MLA
 };
 
 // Query heads that share a key/value head: 1 in OLMoE, 4 in Mixtral, 8 in Qwen3 MoE; DeepSeek-V2
 // keys are longer than its values.
-constexpr Shape kShapes[] = {
-    {"olmoe", 1, 128, 128}, {"mixtral", 4, 128, 128}, {"qwen3", 8, 128, 128}, {"mla", 1, 192, 128}};
+constexpr Shape kShapes[] = {{"olmoe", 1, 128, 128, true},
+                             {"mixtral", 4, 128, 128, true},
+                             {"qwen3", 8, 128, 128, true},
+                             {"mla", 1, 192, 128, false}};
 
 void run(benchmark::State& state, const KernelTable& table, const Shape& shape,
          std::int64_t num_queries, std::int64_t num_keys) {
   const std::int64_t rows = num_queries * shape.num_heads;
   AlignedBuffer<float> q(rows * shape.k_dim);
-  AlignedBuffer<float> k(num_keys * shape.k_dim);
+  AlignedBuffer<float> k((num_keys + 15) / 16 * 16 * shape.k_dim);
   AlignedBuffer<float> v(num_keys * shape.v_dim);
   AlignedBuffer<float> out(rows * shape.v_dim);
   AlignedBuffer<float> scratch(
@@ -44,6 +47,7 @@ void run(benchmark::State& state, const KernelTable& table, const Shape& shape,
                            .first_position = num_keys - num_queries,
                            .k = k.data(),
                            .k_stride = shape.k_dim,
+                           .k_panel_stride = shape.has_key_panels ? 16 * shape.k_dim : 0,
                            .k_dim = shape.k_dim,
                            .v = v.data(),
                            .v_stride = shape.v_dim,

@@ -216,6 +216,41 @@ TEST_P(Attention, LargeLogitsDoNotOverflow) {
   }
 }
 
+// Keys in panels; what nobody sees is NaN there.
+std::vector<float> panels_of(const AttentionArgs& args, std::int64_t num_keys,
+                             std::int64_t panel_stride) {
+  std::vector<float> out(static_cast<std::size_t>((num_keys + 15) / 16 * panel_stride), NAN);
+  const std::int64_t first =
+      args.window > 0 ? std::max<std::int64_t>(0, args.first_position - args.window + 1) : 0;
+  for (std::int64_t key = first; key < num_keys; ++key) {
+    for (std::int64_t d = 0; d < args.k_dim; ++d) {
+      out[static_cast<std::size_t>(key / 16 * panel_stride + d * 16 + key % 16)] =
+          args.k[key * args.k_stride + d];
+    }
+  }
+  return out;
+}
+
+TEST_P(Attention, GivesTheSameBitsForKeysInPanels) {
+  Rng rng(35);
+  for (const AttentionShape& shape : kShapes) {
+    SCOPED_TRACE(shape.name);
+    Data data(shape, rng);
+    std::vector<float> rows;
+    AttentionArgs args = data.args(shape, rows);
+    table().attention(args);
+    const std::int64_t panel_stride = 16 * (shape.k_dim + 5);
+    const std::vector<float> panels = panels_of(args, data.num_keys, panel_stride);
+    std::vector<float> actual;
+    args = data.args(shape, actual);
+    args.k = panels.data();
+    args.k_stride = 0;
+    args.k_panel_stride = panel_stride;
+    table().attention(args);
+    EXPECT_EQ(std::memcmp(actual.data(), rows.data(), rows.size() * sizeof(float)), 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, Attention, testing::ValuesIn(levels_under_test()),
                          level_test_name);
 

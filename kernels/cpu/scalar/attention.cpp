@@ -6,6 +6,14 @@
 namespace moe::kernels::scalar {
 namespace {
 
+float key_element(const AttentionArgs& args, std::int64_t key, std::int64_t dim) {
+  if (args.k_panel_stride > 0) {
+    return args
+        .k[key / kKeyPanelKeys * args.k_panel_stride + dim * kKeyPanelKeys + key % kKeyPanelKeys];
+  }
+  return args.k[key * args.k_stride + dim];
+}
+
 void attend_one(const AttentionArgs& args, std::int64_t query, std::int64_t head) {
   const std::int64_t position = args.first_position + query;
   const std::int64_t begin =
@@ -18,7 +26,7 @@ void attend_one(const AttentionArgs& args, std::int64_t query, std::int64_t head
   for (std::int64_t key = begin; key <= position; ++key) {
     float sum = 0.0F;
     for (std::int64_t d = 0; d < args.k_dim; ++d) {
-      sum = std::fma(q[d], args.k[key * args.k_stride + d], sum);
+      sum = std::fma(q[d], key_element(args, key, d), sum);
     }
     weights[key - begin] = sum * args.scale;
     max_logit = std::max(max_logit, weights[key - begin]);

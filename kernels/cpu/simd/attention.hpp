@@ -21,8 +21,8 @@
 namespace moe::kernels::simd {
 
 inline constexpr int kKeyPanels = static_cast<int>(kAttentionKeys / 16);
-// Dims of the keys that are transposed at a time: 16 KiB for a block of keys.
-inline constexpr std::int64_t kTransposeDims = 64;
+// Dims of the keys that are taken at a time: 16 KiB for a block of keys.
+inline constexpr std::int64_t kLogitDims = 64;
 
 // A group of rows. Key positions are absolute.
 struct AttentionGroup {
@@ -61,13 +61,13 @@ template <class S>
   }
 }
 
-// Dims [dim, dim + num_dims) of the keys of one block, as panels [kKeyPanels][kTransposeDims][16].
+// Dims [dim, dim + num_dims) of the keys of one block, as panels [kKeyPanels][kLogitDims][16].
 // Keys outside the group become zeros.
 template <class S>
 void transpose_keys(const AttentionArgs& args, const AttentionGroup& group, std::int64_t block,
                     std::int64_t dim, std::int64_t num_dims, float* out) noexcept {
   for (std::int64_t first = 0; first < kAttentionKeys && block + first < group.end; first += 4) {
-    float* panel = out + first / 16 * kTransposeDims * 16 + first % 16;
+    float* panel = out + first / 16 * kLogitDims * 16 + first % 16;
     for (std::int64_t d = 0; d < num_dims; d += 16) {
       typename S::V key[4];
 #pragma GCC unroll 4
@@ -85,19 +85,45 @@ void transpose_keys(const AttentionArgs& args, const AttentionGroup& group, std:
   }
 }
 
+// Panels of the keys of a block, [num_dims][16] each.
+struct KeyPanels {
+  const std::byte* data;
+  std::int64_t stride;  // bytes
+};
+
+// Dims [dim, dim + num_dims) of them: where they are, or transposed into `buffer`.
+template <class S>
+[[gnu::always_inline]] inline KeyPanels key_panels(const AttentionArgs& args,
+                                                   const AttentionGroup& group, std::int64_t block,
+                                                   std::int64_t dim, std::int64_t num_dims,
+                                                   float* buffer) noexcept {
+  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+  if (args.k_panel_stride > 0) {
+    const float* const panels =
+        args.k + block / kKeyPanelKeys * args.k_panel_stride + dim * kKeyPanelKeys;
+    return {static_cast<const std::byte*>(static_cast<const void*>(panels)),
+            args.k_panel_stride * kFloatBytes};
+  }
+  transpose_keys<S>(args, group, block, dim, num_dims, buffer);
+  return {static_cast<const std::byte*>(static_cast<const void*>(buffer)),
+          kLogitDims * kKeyPanelKeys * kFloatBytes};
+}
+
 // logits[r][key] = q_r . k_key, one chain over ascending dims each.
 template <class S>
 void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
                     std::int64_t block) noexcept {
-  alignas(64) std::byte keys[kAttentionKeys * kTransposeDims * 4];
+  static_assert(kLanes == kKeyPanelKeys);
+  alignas(64) float buffer[kAttentionKeys * kLogitDims];
   const std::int64_t num_keys =
       group.end - block < kAttentionKeys ? group.end - block : kAttentionKeys;
   const int num_panels = static_cast<int>(ceil_div(num_keys, 16));
-  for (std::int64_t dim = 0; dim < args.k_dim; dim += kTransposeDims) {
-    const std::int64_t num_dims =
-        args.k_dim - dim < kTransposeDims ? args.k_dim - dim : kTransposeDims;
-    transpose_keys<S>(args, group, block, dim, num_dims,
-                      static_cast<float*>(static_cast<void*>(keys)));
+  // One tile of rows reads panels once, from one end to the other.
+  const std::int64_t dims_at_once =
+      args.k_panel_stride > 0 && group.num_rows <= S::kMaxTileRows ? args.k_dim : kLogitDims;
+  for (std::int64_t dim = 0; dim < args.k_dim; dim += dims_at_once) {
+    const std::int64_t num_dims = smaller(args.k_dim - dim, dims_at_once);
+    const KeyPanels keys = key_panels<S>(args, group, block, dim, num_dims, buffer);
     for_each_tile<S>(group.num_rows, [&](int first, int rows, int) {
       cover_tile<S, F32Product<S>, kKeyPanels>(rows, num_panels, [&]<int R, int P>(int p) {
         float* out = group.logits + first * kAttentionKeys + p * kLanes;
@@ -107,9 +133,8 @@ void compute_logits(const AttentionArgs& args, const AttentionGroup& group,
           sums[i / P][i % P] = dim == 0 ? S::broadcast(0.0F)
                                         : S::load(out + i / P * kAttentionKeys + i % P * kLanes);
         }
-        constexpr std::int64_t kPanelBytes = kTransposeDims * 64;
         accumulate_tile<S, F32Product<S>, R, P, Fetch::kNothing>(
-            {keys + p * kPanelBytes, kPanelBytes, group.q + first, dim, num_dims}, sums);
+            {keys.data + p * keys.stride, keys.stride, group.q + first, dim, num_dims}, sums);
 #pragma GCC unroll 64
         for (int i = 0; i < R * P; ++i) {
           S::store(out + i / P * kAttentionKeys + i % P * kLanes, sums[i / P][i % P]);
