@@ -135,8 +135,11 @@ void attend_gqa(const LayerContext& context) {
   const AttentionConfig& config = context.config.attention;
   Workspace& ws = context.ws;
   const std::int64_t num_rows = context.pass.num_rows();
-  for_each_row(context.exec, num_rows, 2 * context.weights.attention.input_rows,
-               [&](std::int64_t row) { finish_row(context, row); });
+  // Rows of a prompt write to cache lines of the same panels of keys.
+  const bool has_prompt = num_rows > static_cast<std::int64_t>(context.pass.runs.size());
+  for_each_row(
+      context.exec, num_rows, 2 * context.weights.attention.input_rows,
+      [&](std::int64_t row) { finish_row(context, row); }, has_prompt ? kernels::kKeyPanelKeys : 1);
   if (context.layer == 0) {
     observe(context.exec, "q_rope", 0, ws.input.f32(0), num_rows,
             std::int64_t{config.num_heads} * config.head_dim, ws.input.stride());

@@ -63,16 +63,18 @@ class StageTimer {
 };
 
 // Calls body(row) for every row, on all threads when the rows carry enough work to pay for waking
-// them. `row_floats` is roughly what one row reads and writes.
+// them. `row_floats` is roughly what one row reads and writes; `min_block` neighbouring rows go to
+// one thread.
 template <typename Body>
-void for_each_row(Exec& exec, std::int64_t num_rows, std::int64_t row_floats, Body&& body) {
+void for_each_row(Exec& exec, std::int64_t num_rows, std::int64_t row_floats, Body&& body,
+                  std::int64_t min_block = 1) {
   constexpr std::int64_t kSerialFloats = 16384;
   constexpr std::int64_t kBlockFloats = 8192;
   if (exec.pool->num_threads() == 1 || num_rows * row_floats < kSerialFloats) {
     for (std::int64_t row = 0; row < num_rows; ++row) body(row);
     return;
   }
-  const std::int64_t block = std::max<std::int64_t>(1, kBlockFloats / row_floats);
+  const std::int64_t block = std::max(min_block, kBlockFloats / row_floats);
   exec.pool->for_each(div_ceil(num_rows, block), [&](std::int64_t index, int) {
     const std::int64_t end = std::min(num_rows, (index + 1) * block);
     for (std::int64_t row = index * block; row < end; ++row) body(row);

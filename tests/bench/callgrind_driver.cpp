@@ -125,7 +125,8 @@ Work prepare_gate_up(const KernelTable& table, const Format& format, std::int64_
   };
 }
 
-// Four query heads on one key/value head, as in Mixtral.
+// Four query heads on one key/value head, as in Mixtral; keys in panels, whose number is a multiple
+// of 16 here.
 struct AttentionData {
   static constexpr std::int64_t kHeads = 4;
   static constexpr std::int64_t kDim = 128;
@@ -152,7 +153,7 @@ Work prepare_attention(const KernelTable& table, std::int64_t num_queries, std::
     args.num_heads = Data::kHeads;
     args.first_position = num_keys - num_queries;
     args.k = data->k.data();
-    args.k_stride = Data::kDim;
+    args.k_panel_stride = kKeyPanelKeys * Data::kDim;
     args.k_dim = Data::kDim;
     args.v = data->v.data();
     args.v_stride = Data::kDim;
