@@ -128,10 +128,11 @@ float block_offset(const PackedMatrix& weight, const BlockPlace& block, std::int
 }
 
 float int_code(WeightFormat format, const std::byte* codes, std::int64_t col, std::int64_t lane) {
-  const CodePlace place = code_place(format, col, lane);
   if (format == WeightFormat::kInt8) {
-    return static_cast<float>(load<std::int8_t>(codes, place.byte));
+    return static_cast<float>(
+        load<std::int8_t>(codes, code_place(WeightFormat::kInt8, col, lane).byte));
   }
+  const CodePlace place = code_place(WeightFormat::kInt4, col, lane);
   return static_cast<float>(std::to_integer<unsigned>(codes[place.byte]) >> place.shift & 0xfU);
 }
 
