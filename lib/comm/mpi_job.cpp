@@ -66,8 +66,10 @@ class MpiCommunicator final : public Communicator {
   bool progress_all_to_all() override {
     if (!is_in_flight_) return true;
     int is_done = 0;
-    session_.require(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_done,
-                                 MPI_STATUSES_IGNORE),
+    session_.require(session_.look([&] {
+      return MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &is_done,
+                         MPI_STATUSES_IGNORE);
+    }),
                      "MPI_Testall");
     if (is_done != 0) is_in_flight_ = false;
     return is_done != 0;
@@ -181,6 +183,15 @@ class MpiJob final : public Job {
   }
 
   void run(const std::function<void(Communicator&)>& body) override {
+    session_.run([&] { work(body); });
+  }
+
+  [[nodiscard]] int agree_exit_code(int mine) noexcept override {
+    return session_.agree_exit_code(mine);
+  }
+
+ private:
+  void work(const std::function<void(Communicator&)>& body) {
     try {
       MpiCommunicator communicator(session_);
       body(communicator);
@@ -193,11 +204,6 @@ class MpiJob final : public Job {
     }
   }
 
-  [[nodiscard]] int agree_exit_code(int mine) noexcept override {
-    return session_.agree_exit_code(mine);
-  }
-
- private:
   MpiSession session_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -22,6 +23,11 @@ constexpr int kExitTag = 4;
 constexpr int kTroubleTag = 5;
 // How long rank 0 listens for what the others saw, after its own wait is over.
 constexpr double kListenS = 1.5;
+// How often rank 0 looks whether the run was asked to stop, and how long after that its work may
+// stay in the library: longer than a wait and listening take then, and the report is still written
+// before a launcher kills (Open MPI: after 1 s).
+constexpr auto kWatchStep = std::chrono::milliseconds(50);
+constexpr double kComeBackS = 2.0 * Patience::kAfterInterruptS + 0.1;
 constexpr std::size_t kTroubleBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
@@ -99,9 +105,10 @@ std::vector<int> silent_ranks(const std::vector<bool>& is_heard,
 
 MpiSession::MpiSession(const BackendOptions& options) : options_(options) {
   int provided = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
     throw Error(ErrorCode::kUnavailable, "--backend mpi: MPI did not start");
   }
+  may_change_thread_ = provided >= MPI_THREAD_SERIALIZED;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &num_ranks_);
@@ -134,6 +141,34 @@ std::vector<std::pair<std::string, std::string>> MpiSession::facts() const {
           {"transport", "point-to-point messages of MPI, all peers at once"}};
 }
 
+void MpiSession::run(const std::function<void()>& work) {
+  if (rank_ != 0 || !may_change_thread_ || options_.interrupt == nullptr) {
+    work();
+    return;
+  }
+  std::packaged_task<void()> task(work);
+  std::future<void> end = task.get_future();
+  std::thread worker(std::move(task));
+  const SteadyClock clock;
+  double asked_s = -1.0;
+  while (end.wait_for(kWatchStep) != std::future_status::ready) {
+    if (!options_.interrupt->requested()) continue;
+    if (asked_s < 0.0) asked_s = clock.now_s();
+    if (clock.now_s() - asked_s < kComeBackS || !calls_.abandon()) continue;
+    worker.detach();
+    has_failed_ = true;
+    StuckReport report;
+    report.operation = "a call of the MPI library";
+    report.waited_s = clock.now_s() - asked_s;
+    throw StuckError(
+        "a call of the MPI library did not come back while the job was taken down, as after the "
+        "loss of a rank; the launcher says which",
+        std::move(report));
+  }
+  worker.join();
+  end.get();
+}
+
 void MpiSession::require(int status, const char* call) const {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = {};
@@ -161,7 +196,7 @@ void MpiSession::wait(MPI_Request& request, const std::string& operation,
   Patience patience = make_patience();
   int is_done = 0;
   for (;;) {
-    require(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    require(look([&] { return MPI_Test(&request, &is_done, MPI_STATUS_IGNORE); }), "MPI_Test");
     if (is_done != 0) return;
     if (is_over(patience)) give_up(operation, patience, pairs);
   }
@@ -221,7 +256,9 @@ bool MpiSession::is_over(Patience& patience) {
   if (rank_ != 0) return false;
   // Another rank has given up: waiting on is of no use.
   int has_message = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, MPI_STATUS_IGNORE);
+  look([&] {
+    return MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, MPI_STATUS_IGNORE);
+  });
   return has_message != 0;
 }
 
@@ -262,7 +299,9 @@ void MpiSession::explain(const StuckError& error) {
   while (std::count(is_heard.begin(), is_heard.end(), false) > 0) {
     int has_message = 0;
     MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, &status);
+    look([&] {
+      return MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, &status);
+    });
     if (has_message == 0) {
       if (patience.is_over()) break;
       continue;

@@ -3,6 +3,7 @@
 // What a process has of MPI: start and end, waits with a limit, texts between ranks, and what is
 // left to do when a rank is lost.
 
+#include <functional>
 #include <list>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include <mpi.h>
 
 #include "lib/comm/backend.hpp"
+#include "lib/comm/library_calls.hpp"
 #include "lib/comm/patience.hpp"
 
 namespace moe::comm {
@@ -30,6 +32,15 @@ class MpiSession {
 
   [[nodiscard]] Patience make_patience() const {
     return {options_.time_limit_s, options_.interrupt, num_spins_};
+  }
+  // Does `work`, at rank 0 in a thread of its own: when the job is taken down, a call of the MPI
+  // library may never come back (Open MPI asks the launcher that takes it down to log the lost
+  // connection), and the report must not be lost with it. Throws what `work` throws, or StuckError.
+  void run(const std::function<void()>& work);
+  // Calls of the library that look whether something has ended.
+  template <class Call>
+  int look(Call call) {
+    return calls_.inside(call);
   }
   // Throws Error(kRuntime) for a status that is no success.
   void require(int status, const char* call) const;
@@ -69,6 +80,8 @@ class MpiSession {
   MPI_Comm text_comm_ = MPI_COMM_NULL;     // texts and decisions
   MPI_Comm trouble_comm_ = MPI_COMM_NULL;  // what ranks saw when they gave up
   bool has_failed_ = false;
+  bool may_change_thread_ = false;
+  LibraryCalls calls_;
 };
 
 }  // namespace moe::comm

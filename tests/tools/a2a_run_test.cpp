@@ -274,7 +274,12 @@ TEST_F(A2aHosts, KeepPartialResultsWhenARankIsKilled) {
   EXPECT_EQ(report_.at("run").at("exit_code"), 5);
   EXPECT_TRUE(report_.at("validity").at("partial").get<bool>());
   EXPECT_EQ(column(report_, "results", "size_bytes").size(), 2u);
-  EXPECT_THAT(message_of(report_, "run.rank_lost"), HasSubstr("rank 2 (host node3"));
+  // Open MPI may not come back from the lost connection: then it cannot be asked for the rank.
+  if (finding_of(report_, "run.rank_lost") != nullptr) {
+    EXPECT_THAT(message_of(report_, "run.rank_lost"), HasSubstr("rank 2 (host node3"));
+  } else {
+    EXPECT_THAT(message_of(report_, "run.stuck"), HasSubstr("a call of the MPI library"));
+  }
 }
 
 TEST_F(A2aHosts, EndWithSixWhenABufferIsCorrupted) {

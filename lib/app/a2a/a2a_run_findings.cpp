@@ -87,8 +87,9 @@ int judge_stuck(const RunOutcome& outcome, ReportSession& session) {
   const bool is_lost = !stuck.silent_ranks().empty();
   session.add_finding(
       is_lost ? "run.rank_lost" : "run.stuck", Severity::kError,
-      fmt::format("{}: {}", is_lost ? "lost" : "hangs", fmt::join(names, "; ")) + ". " +
-          stuck.what(),
+      names.empty() ? std::string(stuck.what())
+                    : fmt::format("{}: {}. {}", is_lost ? "lost" : "hangs", fmt::join(names, "; "),
+                                  stuck.what()),
       is_lost ? "Look at the host: was the process killed, did the node or its network go away?"
               : "Look at the link of these ranks; a larger --time-limit helps only where transfers "
                 "are slow but alive",

@@ -1,0 +1,40 @@
+#pragma once
+
+// Marks calls of a library that may not come back, so that another thread can go on without the one
+// that is inside, and be sure that it touches nothing any more.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace moe::comm {
+
+class LibraryCalls {
+ public:
+  // By the thread that calls. Once abandoned it does not return from here.
+  template <class Call>
+  auto inside(Call call) {
+    place_.store(Place::kInside);
+    const auto result = call();
+    Place expected = Place::kInside;
+    if (!place_.compare_exchange_strong(expected, Place::kOutside)) wait_for_the_end();
+    return result;
+  }
+  // By another one: true when that thread is inside, which it then is for good.
+  [[nodiscard]] bool abandon() {
+    Place expected = Place::kInside;
+    return place_.compare_exchange_strong(expected, Place::kAbandoned);
+  }
+
+ private:
+  enum class Place : std::uint8_t { kOutside, kInside, kAbandoned };
+
+  [[noreturn]] static void wait_for_the_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+
+  std::atomic<Place> place_{Place::kOutside};
+};
+
+}  // namespace moe::comm
