@@ -96,7 +96,7 @@ struct EmulatedIntegers : Emulated {
   template <int half>
   [[gnu::noinline]] static Dot load_u4_fours(const std::byte* at) noexcept {
     return groups<std::int8_t, 4>(
-        [=](std::size_t i, std::size_t col) { return nibble(at, i, 4 * half + col); });
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, std::size_t{4} * half + col); });
   }
 
  protected:
@@ -134,12 +134,12 @@ struct EmulatedPairs : EmulatedIntegers {
   [[gnu::noinline]] static void widen_codes(const std::int8_t* codes, DotElement* out) noexcept {
     constexpr std::array<std::size_t, 4> kOrder{0, 2, 1, 3};
     for (std::size_t i = 0; i < kLanes; ++i) {
-      out[i] = codes[i / 4 * 4 + kOrder[i % 4]];
+      std::copy_n(codes + i / 4 * 4 + kOrder[i % 4], 1, out + i);
     }
   }
   template <int dot>
   [[gnu::noinline]] static Dot load_i8_dot(const std::byte* at) noexcept {
-    return groups<std::int16_t, 2>([=](std::size_t i, std::size_t element_idx) {
+    return groups<std::int16_t, 2>([=](std::size_t i, std::size_t element_idx) -> int {
       return element<std::int8_t>(at, 4 * i + dot + 2 * element_idx);
     });
   }
@@ -169,7 +169,7 @@ struct EmulatedQuads : EmulatedIntegers {
   template <int dot>
   [[gnu::noinline]] static Dot load_u4_dot(const std::byte* at) noexcept {
     return groups<std::uint8_t, 4>(
-        [=](std::size_t i, std::size_t col) { return nibble(at, i, 4 * dot + col); });
+        [=](std::size_t i, std::size_t col) { return nibble(at, i, std::size_t{4} * dot + col); });
   }
   [[gnu::noinline]] static I dot(const I& sum, const Dot& w, const Dot& x) noexcept {
     return dot_of<std::uint8_t, std::int8_t, 4>(sum, w, x);

@@ -130,7 +130,7 @@ struct Emulated : Avx512Shape {
   }
   template <int quarter>
   [[gnu::noinline]] static void store_quarter(float* at, const V& a) noexcept {
-    std::copy_n(a.lanes.begin() + 4 * quarter, 4, at);
+    std::copy_n(a.lanes.begin() + std::ptrdiff_t{4} * quarter, 4, at);
   }
 
   [[gnu::noinline]] static V load_f16(const std::byte* at) noexcept {

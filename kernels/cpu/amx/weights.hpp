@@ -242,8 +242,9 @@ struct Int4TileCodes : Int8TileCodes<S> {
   static void unpack(const PackedMatrix&, const StepCodes& in, std::byte* out) noexcept {
     unpack_fours(in.num_cols, out, [&](std::int64_t four, std::byte* to) {
       const std::byte* const codes = in.codes + four / 2 * kCodeGroupBytes;
-      S::store_dot(to, four % 2 == 0 ? S::template load_u4_fours<0>(codes)
-                                     : S::template load_u4_fours<1>(codes));
+      simd::with_constant<2>(static_cast<int>(four % 2), [&]<int half>() {
+        S::store_dot(to, S::template load_u4_fours<half>(codes));
+      });
     });
   }
 };

@@ -196,7 +196,7 @@ struct CodedDotProduct<S, Int8Product<S>> : Bf16DotProduct<S> {
   }
   [[gnu::always_inline]] static typename S::Pairs activation(const std::uint16_t* at,
                                                              int s) noexcept {
-    return S::broadcast_pair(at + 2 * s);
+    return S::broadcast_pair(at + std::ptrdiff_t{2} * s);
   }
 };
 
