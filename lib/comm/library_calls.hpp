@@ -15,11 +15,16 @@ class LibraryCalls {
   // By the thread that calls. Once abandoned it does not return from here.
   template <class Call>
   auto inside(Call call) {
+    num_calls_.fetch_add(1, std::memory_order_relaxed);
     place_.store(Place::kInside);
     const auto result = call();
     Place expected = Place::kInside;
     if (!place_.compare_exchange_strong(expected, Place::kOutside)) wait_for_the_end();
     return result;
+  }
+  // Calls begun so far: a thread that comes back from short ones moves on.
+  [[nodiscard]] std::int64_t num_calls() const {
+    return num_calls_.load(std::memory_order_relaxed);
   }
   // By another one: true when that thread is inside, which it then is for good.
   [[nodiscard]] bool abandon() {
@@ -35,6 +40,7 @@ class LibraryCalls {
   }
 
   std::atomic<Place> place_{Place::kOutside};
+  std::atomic<std::int64_t> num_calls_{0};
 };
 
 }  // namespace moe::comm

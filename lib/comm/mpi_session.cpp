@@ -24,10 +24,10 @@ constexpr int kTroubleTag = 5;
 // How long rank 0 listens for what the others saw, after its own wait is over.
 constexpr double kListenS = 1.5;
 // How often rank 0 looks whether the run was asked to stop, and how long after that its work may
-// stay in the library: longer than a wait and listening take then, and the report is still written
-// before a launcher kills (Open MPI: after 1 s).
+// stay in one call of the library, which takes microseconds: the report is written before a
+// launcher kills (Open MPI: after 1 s).
 constexpr auto kWatchStep = std::chrono::milliseconds(50);
-constexpr double kComeBackS = 2.0 * Patience::kAfterInterruptS + 0.1;
+constexpr double kComeBackS = 0.5;
 constexpr std::size_t kTroubleBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
@@ -150,16 +150,20 @@ void MpiSession::run(const std::function<void()>& work) {
   std::future<void> end = task.get_future();
   std::thread worker(std::move(task));
   const SteadyClock clock;
-  double asked_s = -1.0;
+  double since_s = clock.now_s();  // the run was asked to stop and the last call began
+  std::int64_t num_calls = -1;
   while (end.wait_for(kWatchStep) != std::future_status::ready) {
     if (!options_.interrupt->requested()) continue;
-    if (asked_s < 0.0) asked_s = clock.now_s();
-    if (clock.now_s() - asked_s < kComeBackS || !calls_.abandon()) continue;
+    if (calls_.num_calls() != num_calls) {
+      num_calls = calls_.num_calls();
+      since_s = clock.now_s();
+    }
+    if (clock.now_s() - since_s < kComeBackS || !calls_.abandon()) continue;
     worker.detach();
     has_failed_ = true;
     StuckReport report;
     report.operation = "a call of the MPI library";
-    report.waited_s = clock.now_s() - asked_s;
+    report.waited_s = clock.now_s() - since_s;
     throw StuckError(
         "a call of the MPI library did not come back while the job was taken down, as after the "
         "loss of a rank; the launcher says which",

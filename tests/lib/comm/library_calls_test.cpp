@@ -17,6 +17,7 @@ TEST(LibraryCalls, GiveTheResultOfACallThatComesBack) {
   LibraryCalls calls;
   EXPECT_EQ(calls.inside([] { return 7; }), 7);
   EXPECT_EQ(calls.inside([] { return 8; }), 8);
+  EXPECT_EQ(calls.num_calls(), 2);
   EXPECT_FALSE(calls.abandon());
 }
 
