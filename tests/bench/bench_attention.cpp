@@ -31,7 +31,8 @@ void run(benchmark::State& state, const KernelTable& table, const Shape& shape,
          std::int64_t num_queries, std::int64_t num_keys) {
   const std::int64_t rows = num_queries * shape.num_heads;
   AlignedBuffer<float> q(rows * shape.k_dim);
-  AlignedBuffer<float> k((num_keys + 15) / 16 * 16 * shape.k_dim);
+  AlignedBuffer<float> k((num_keys + kKeyPanelKeys - 1) / kKeyPanelKeys * kKeyPanelKeys *
+                         shape.k_dim);
   AlignedBuffer<float> v(num_keys * shape.v_dim);
   AlignedBuffer<float> out(rows * shape.v_dim);
   AlignedBuffer<float> scratch(
@@ -47,7 +48,7 @@ void run(benchmark::State& state, const KernelTable& table, const Shape& shape,
                            .first_position = num_keys - num_queries,
                            .k = k.data(),
                            .k_stride = shape.k_dim,
-                           .k_panel_stride = shape.has_key_panels ? 16 * shape.k_dim : 0,
+                           .k_panel_stride = shape.has_key_panels ? kKeyPanelKeys * shape.k_dim : 0,
                            .k_dim = shape.k_dim,
                            .v = v.data(),
                            .v_stride = shape.v_dim,

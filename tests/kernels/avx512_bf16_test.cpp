@@ -46,34 +46,35 @@ unsigned u4_code(const CodeGroup& codes, std::size_t output, std::size_t col) {
   return col < 4 ? both & 0xfU : both >> 4U;
 }
 
-TEST_F(Avx512Pairs, HoldEveryInt8Code) {
-  for_each_group([](const CodeGroup& codes) {
-    std::array<std::uint16_t, 4 * kPlaces> pairs;
-    avx512_i8_pairs(codes.data(), pairs.data());
-    for (std::size_t col = 0; col < 4; ++col) {
+// code(codes, output, col) of a group with this many columns, which `unpack` makes pairs of bf16.
+template <std::size_t columns, class Unpack, class Code>
+void expect_every_pair(Unpack unpack, Code code) {
+  for_each_group([&](const CodeGroup& codes) {
+    std::array<std::uint16_t, columns * kPlaces> pairs;
+    unpack(codes.data(), pairs.data());
+    for (std::size_t col = 0; col < columns; ++col) {
       for (std::size_t i = 0; i < kPlaces; ++i) {
-        const auto code = static_cast<std::int8_t>(codes[4 * i + col]);
+        const int expected = code(codes, i, col);
         ASSERT_EQ(pairs[col / 2 * 2 * kPlaces + 2 * i + col % 2],
-                  bf16_from_f32(static_cast<float>(code)))
-            << static_cast<int>(code) << " in column " << col;
+                  bf16_from_f32(static_cast<float>(expected)))
+            << expected << " in column " << col;
       }
     }
   });
 }
 
+TEST_F(Avx512Pairs, HoldEveryInt8Code) {
+  expect_every_pair<4>(avx512_i8_pairs,
+                       [](const CodeGroup& codes, std::size_t output, std::size_t col) -> int {
+                         return static_cast<std::int8_t>(codes[4 * output + col]);
+                       });
+}
+
 TEST_F(Avx512Pairs, HoldEveryUnsignedFourBitCode) {
-  for_each_group([](const CodeGroup& codes) {
-    std::array<std::uint16_t, 8 * kPlaces> pairs;
-    avx512_u4_pairs(codes.data(), pairs.data());
-    for (std::size_t col = 0; col < 8; ++col) {
-      for (std::size_t i = 0; i < kPlaces; ++i) {
-        const unsigned code = u4_code(codes, i, col);
-        ASSERT_EQ(pairs[col / 2 * 2 * kPlaces + 2 * i + col % 2],
-                  bf16_from_f32(static_cast<float>(code)))
-            << code << " in column " << col;
-      }
-    }
-  });
+  expect_every_pair<8>(avx512_u4_pairs,
+                       [](const CodeGroup& codes, std::size_t output, std::size_t col) {
+                         return static_cast<int>(u4_code(codes, output, col));
+                       });
 }
 
 TEST_F(Avx512Pairs, HoldEveryMxfp4Code) {

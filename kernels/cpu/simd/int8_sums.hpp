@@ -168,27 +168,23 @@ struct Int8Sums {
     }
   }
 
-  // Of whole groups.
-  [[nodiscard]] static std::int64_t code_bytes(std::int64_t num_cols) noexcept {
-    return num_cols / Codes::kGroupCols * kCodeGroupBytes;
-  }
-
   // From the columns of a piece to those of the next one: of the panel, or after the last the first
   // of the panel after these.
   [[nodiscard]] static std::int64_t bytes_to_next(const PackedMatrix& weight, const Piece& piece,
                                                   int num_panels) noexcept {
-    if (!piece.ends_block) return code_bytes(piece.num_cols);
+    if (!piece.ends_block) return step_bytes<typename Codes::Product>(piece.num_cols);
     const BlockLayout layout = Codes::layout(weight);
     const std::int64_t end = piece.block + piece.num_blocks;
     const bool ends_panel = end * weight.block_cols >= weight.cols;
     return (ends_panel ? num_panels * weight.panel_stride_bytes + layout.offset_of(0)
                        : layout.offset_of(end)) -
-           layout.offset_of(piece.block) - code_bytes(piece.first_col);
+           layout.offset_of(piece.block) - step_bytes<typename Codes::Product>(piece.first_col);
   }
 
   static void multiply_piece(const PackedMatrix& weight, const std::byte* data, int num_panels,
                              const Piece& piece, const Rows& block, std::int32_t* chains) noexcept {
-    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
+    const std::int64_t skipped =
+        Codes::header_bytes(weight) + step_bytes<typename Codes::Product>(piece.first_col);
     const std::byte* const first = Codes::layout(weight).place(data, piece.block).header + skipped;
     const NextPiece next{bytes_to_next(weight, piece, num_panels), num_tiles<S>(block.num_rows)};
     for_each_tile<S>(block.num_rows, [&](int first_row, int rows, int tile) {
@@ -297,7 +293,7 @@ struct Int8Sums {
                                                  Array<const DotElement*, R>& x, std::int64_t cols,
                                                  Matrix<I, R, P>& sums) noexcept {
     constexpr std::int64_t kNarrowCols = S::kNarrowDots * S::kDotCols;
-    constexpr std::int64_t kNarrowBytes = kNarrowCols / Codes::kGroupCols * kCodeGroupBytes;
+    constexpr std::int64_t kNarrowBytes = step_bytes<typename Codes::Product>(kNarrowCols);
     if (cols <= kNarrowCols) {
       set_narrow<R, P>(w, panel_stride, x, cols, sums);
       return;
@@ -374,7 +370,8 @@ struct Int8Sums {
   static void multiply(const PackedMatrix& weight, const Piece& piece, const TilePanels& panels,
                        int first_row, const Rows& block, std::int32_t* all_chains) noexcept {
     const std::int32_t zero_code = Codes::kCodeBase + common_zero(weight.format, weight.block);
-    const std::int64_t skipped = Codes::header_bytes(weight) + code_bytes(piece.first_col);
+    const std::int64_t skipped =
+        Codes::header_bytes(weight) + step_bytes<typename Codes::Product>(piece.first_col);
     const BlockLayout layout = Codes::layout(weight);
     BlockCursor cursor(layout, panels.data, piece.block);
     NextLines next = panels.next;
