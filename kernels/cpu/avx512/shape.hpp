@@ -36,7 +36,7 @@ struct Avx512Shape {
     return step_bytes <= 32;
   }
   [[nodiscard]] static constexpr bool forgets_between_steps(int rows, int panels) noexcept {
-    return rows * panels >= 20;
+    return rows * panels >= 16;
   }
   [[nodiscard]] static constexpr bool forgets_between_panels(int, int) noexcept { return false; }
   [[nodiscard]] static constexpr int spare_registers(int rows, int panels) noexcept {
