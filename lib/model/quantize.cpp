@@ -106,28 +106,41 @@ void add_errors(const Group& group, const Group& codes, float scale, QuantizeErr
   error.squared_weight += sum_of<double>(weights);
 }
 
+// The scale of a whole row.
+float row_scale(std::span<const float> row) {
+  float largest = 0.0F;
+  for (const float weight : row) largest = std::max(largest, std::fabs(weight));
+  return largest / 127.0F;
+}
+
 }  // namespace
 
-std::int64_t quantized_code_bytes(std::int32_t bits, std::int64_t cols) {
-  return div_ceil(cols * bits, 8);
+std::int64_t quantized_code_bytes(Rounding rounding, std::int64_t cols) {
+  return div_ceil(cols * rounding.bits, 8);
 }
 
-std::int64_t quantized_scale_bytes(std::int64_t cols) {
-  return div_ceil(cols, kQuantizeGroup) * 2;
+std::int64_t quantized_scale_bytes(Rounding rounding, std::int64_t cols) {
+  return rounding.is_per_row ? 4 : div_ceil(cols, kQuantizeGroup) * 2;
 }
 
-QuantizeError quantize_row(std::span<const float> row, std::int32_t bits, std::byte* codes,
+QuantizeError quantize_row(std::span<const float> row, Rounding rounding, std::byte* codes,
                            std::byte* scales) {
+  const std::int32_t bits = rounding.bits;
   const CodeRange range = code_range(bits);
+  MOE_CHECK(bits == 8 || !rounding.is_per_row);
   QuantizeError error;
-  std::fill_n(codes, quantized_code_bytes(bits, std::ssize(row)), std::byte{0});
+  std::fill_n(codes, quantized_code_bytes(rounding, std::ssize(row)), std::byte{0});
+  const float scale_of_row = rounding.is_per_row ? row_scale(row) : 0.0F;
+  if (rounding.is_per_row) std::memcpy(scales, &scale_of_row, sizeof(scale_of_row));
   for (std::size_t begin = 0; begin < row.size(); begin += kQuantizeGroup) {
     const std::size_t count = std::min<std::size_t>(kQuantizeGroup, row.size() - begin);
     Group group{};
     std::copy_n(row.begin() + static_cast<std::ptrdiff_t>(begin), count, group.begin());
-    const float scale = best_scale(group, bits);
-    const std::uint16_t stored = f32_to_bf16(scale);
-    std::memcpy(scales + begin / kQuantizeGroup * 2, &stored, sizeof(stored));
+    const float scale = rounding.is_per_row ? scale_of_row : best_scale(group, bits);
+    if (!rounding.is_per_row) {
+      const std::uint16_t stored = f32_to_bf16(scale);
+      std::memcpy(scales + begin / kQuantizeGroup * 2, &stored, sizeof(stored));
+    }
     const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
     Group rounded;
     for (std::size_t i = 0; i < group.size(); ++i) rounded[i] = code_of(group[i], inverse, range);
@@ -145,7 +158,7 @@ QuantizeError quantize_row(std::span<const float> row, std::int32_t bits, std::b
   return error;
 }
 
-MatrixView quantized_view(const MatrixView& source, std::int32_t bits, const std::byte* codes,
+MatrixView quantized_view(const MatrixView& source, Rounding rounding, const std::byte* codes,
                           const std::byte* scales) {
   MatrixView view;
   view.name = source.name;
@@ -154,13 +167,13 @@ MatrixView quantized_view(const MatrixView& source, std::int32_t bits, const std
   view.rows = source.rows;
   view.cols = source.cols;
   view.data = codes;
-  view.row_stride = quantized_code_bytes(bits, source.cols);
-  view.code_bits = bits;
+  view.row_stride = quantized_code_bytes(rounding, source.cols);
+  view.code_bits = rounding.bits;
   view.block_rows = 1;
-  view.block_cols = kQuantizeGroup;
+  view.block_cols = rounding.is_per_row ? static_cast<std::int32_t>(source.cols) : kQuantizeGroup;
   view.scales = scales;
-  view.scale_dtype = Dtype::kBf16;
-  view.scale_row_stride = div_ceil(source.cols, kQuantizeGroup);
+  view.scale_dtype = rounding.is_per_row ? Dtype::kF32 : Dtype::kBf16;
+  view.scale_row_stride = div_ceil(source.cols, view.block_cols);
   return view;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Rounds weights to integer codes with a scale per group of columns, symmetric around zero, for
-// MatrixEncoding::kIntRows.
+// Rounds weights to integer codes with a scale per group of columns or per row, symmetric around
+// zero, for MatrixEncoding::kIntRows.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +13,16 @@ namespace moe::model {
 
 inline constexpr std::int32_t kQuantizeGroup = 32;
 
-// Bytes of the codes of one row, and of its scales (bf16, whose range is that of any weight).
-[[nodiscard]] std::int64_t quantized_code_bytes(std::int32_t bits, std::int64_t cols);
-[[nodiscard]] std::int64_t quantized_scale_bytes(std::int64_t cols);
+struct Rounding {
+  std::int32_t bits = 8;  // 4 or 8
+  // One f32 scale for a row, of 8 bits only, instead of one per kQuantizeGroup columns in bf16,
+  // whose range is that of any weight.
+  bool is_per_row = false;
+};
+
+// Bytes of the codes of one row, and of its scales.
+[[nodiscard]] std::int64_t quantized_code_bytes(Rounding rounding, std::int64_t cols);
+[[nodiscard]] std::int64_t quantized_scale_bytes(Rounding rounding, std::int64_t cols);
 
 struct QuantizeError {
   double squared_error = 0.0;
@@ -24,11 +31,11 @@ struct QuantizeError {
 
 // Codes of one row: 8 bits signed bytes, 4 bits two to a byte and stored + 8. The scale of a group
 // is the one of a few candidates that leaves the least squared error.
-QuantizeError quantize_row(std::span<const float> row, std::int32_t bits, std::byte* codes,
+QuantizeError quantize_row(std::span<const float> row, Rounding rounding, std::byte* codes,
                            std::byte* scales);
 
 // The view of a matrix whose rows were quantised one after another.
-[[nodiscard]] MatrixView quantized_view(const MatrixView& source, std::int32_t bits,
+[[nodiscard]] MatrixView quantized_view(const MatrixView& source, Rounding rounding,
                                         const std::byte* codes, const std::byte* scales);
 
 }  // namespace moe::model

@@ -46,6 +46,19 @@ TEST(Quantize, PerplexityStandsBesideThatOfTheStoredWeights) {
   EXPECT_GE(value_of(four, "quant_router_bits"), 16.0);
 }
 
+// One scale for a row of weights, and with int8 activations one for a token: looser, and said.
+TEST(Quantize, ScalesOfWholeRowsAreLooser) {
+  const Json groups = bench_report(eval_of_trained("int8"));
+  const Json rows = bench_report(eval_of_trained("int8-channel"));
+  EXPECT_GT(value_of(rows, "quantization_relative_error"),
+            1.2 * value_of(groups, "quantization_relative_error"));
+  EXPECT_NEAR(value_of(rows, "perplexity_ratio"), 1.0, 0.005);
+  EXPECT_THAT(rows.at("settings").at("quantize").get<std::string>(), HasSubstr("looser"));
+  std::vector<std::string> args = eval_of_trained("int8-channel");
+  args.insert(args.end(), {"--activations", "int8"});
+  EXPECT_NEAR(value_of(bench_report(args), "perplexity_ratio"), 1.0, 0.02);
+}
+
 TEST(Quantize, WeightsThatAreCodesAlreadyAreRefused) {
   const ProcessResult result = run_moe_bench({"generate", checkpoint("mixtral-gguf-q4_0"), "-n",
                                               "2", "--prompt-ids", "5,6", "--quantize", "int8"});

@@ -118,7 +118,8 @@ int run_run(const RunArgs& args, const ToolContext& context) {
         cast_weights(dtype_option(args.dtype), args.engine, progress, *context.interrupt, model);
   }
   if (args.compares_stored && args.engine.quantize == "none") {
-    throw Error(ErrorCode::kUsage, "--compare-stored: expected --quantize int8 or int4 with it");
+    throw Error(ErrorCode::kUsage,
+                "--compare-stored: expected --quantize int8, int4 or int8-channel with it");
   }
   const model::BoundModel stored = model;
   const std::optional<Quantized> quantized =

@@ -23,7 +23,7 @@ struct EngineArgs {
   std::int64_t max_memory_bytes = 0;  // 0: what the machine has available
   std::int64_t chunk_tokens = 512;
   std::int64_t top_k = 0;          // 0: the model's own
-  std::string quantize = "none";   // none, int8, int4
+  std::string quantize = "none";   // none, int8, int4, int8-channel
   std::string moe_path = "fused";  // fused, unfused, both
 };
 

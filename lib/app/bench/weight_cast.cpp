@@ -97,6 +97,12 @@ void add_error(const model::QuantizeError& part, model::QuantizeError& sum) {
   sum.squared_weight += part.squared_weight;
 }
 
+std::string scales_label(model::Rounding rounding) {
+  return rounding.is_per_row
+             ? "an f32 scale per row (looser than groups of columns)"
+             : fmt::format("a bf16 scale per {} columns of each row", model::kQuantizeGroup);
+}
+
 double relative(const model::QuantizeError& error) {
   return error.squared_weight == 0.0 ? 0.0 : std::sqrt(error.squared_error / error.squared_weight);
 }
@@ -145,7 +151,7 @@ AlignedBytes cast_weights(model::Dtype dtype, const EngineArgs& args, Progress& 
   return storage;
 }
 
-Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& progress,
+Quantized quantize_weights(model::Rounding rounding, const EngineArgs& args, Progress& progress,
                            const Interrupt& interrupt, model::BoundModel& model) {
   const std::vector<model::MatrixView*> views = matrices_to_quantize(model);
   std::int64_t total_bytes = 0;
@@ -156,17 +162,16 @@ Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& 
                               view->name, model::storage_name(*view)));
     }
     total_bytes +=
-        align_up(view->rows * model::quantized_code_bytes(bits, view->cols), kAlignment) +
-        align_up(view->rows * model::quantized_scale_bytes(view->cols), kAlignment);
+        align_up(view->rows * model::quantized_code_bytes(rounding, view->cols), kAlignment) +
+        align_up(view->rows * model::quantized_scale_bytes(rounding, view->cols), kAlignment);
   }
   check_memory("--quantize", total_bytes, args);
   Quantized out;
   out.storage = AlignedBytes(total_bytes);
-  out.bits = bits;
-  out.label = fmt::format(
-      "int{}, a bf16 scale per {} columns of each row, rounded at load; router, norms, biases, "
-      "embedding and head as stored",
-      bits, model::kQuantizeGroup);
+  out.rounding = rounding;
+  out.label =
+      fmt::format("int{}, {}, rounded at load; router, norms, biases, embedding and head as stored",
+                  rounding.bits, scales_label(rounding));
   ThreadPool pool(args.num_threads > 0 ? static_cast<int>(args.num_threads) : num_usable_threads());
   progress.begin("quantise", total_bytes, "bytes");
   std::int64_t offset = 0;
@@ -174,8 +179,8 @@ Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& 
   for (model::MatrixView* view : views) {
     if (interrupt.requested()) throw Error(ErrorCode::kRuntime, "interrupted");
     const model::MatrixView source = *view;
-    const std::int64_t code_bytes = model::quantized_code_bytes(bits, source.cols);
-    const std::int64_t scale_bytes = model::quantized_scale_bytes(source.cols);
+    const std::int64_t code_bytes = model::quantized_code_bytes(rounding, source.cols);
+    const std::int64_t scale_bytes = model::quantized_scale_bytes(rounding, source.cols);
     std::byte* const codes = out.storage.data() + offset;
     std::byte* const scales = codes + align_up(source.rows * code_bytes, kAlignment);
     // Errors are summed row by row in order, so they do not depend on the threads.
@@ -186,7 +191,7 @@ Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& 
       for (std::int64_t r = task * kRowsPerTask; r < end; ++r) {
         model::read_matrix_row(source, r, row.data());
         errors[static_cast<std::size_t>(r)] =
-            model::quantize_row(row, bits, codes + r * code_bytes, scales + r * scale_bytes);
+            model::quantize_row(row, rounding, codes + r * code_bytes, scales + r * scale_bytes);
       }
     });
     model::QuantizeError matrix;
@@ -196,7 +201,7 @@ Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& 
       out.worst_error = relative(matrix);
       out.worst_matrix = source.name;
     }
-    *view = model::quantized_view(source, bits, codes, scales);
+    *view = model::quantized_view(source, rounding, codes, scales);
     offset += align_up(source.rows * code_bytes, kAlignment) +
               align_up(source.rows * scale_bytes, kAlignment);
     progress.update(offset);
@@ -208,16 +213,20 @@ Quantized quantize_weights(std::int32_t bits, const EngineArgs& args, Progress& 
 }
 
 void add_quantize_option(Options& options, EngineArgs& args) {
-  options.choice("--quantize", {"none", "int8", "int4"}, args.quantize,
+  options.choice("--quantize", {"none", "int8", "int4", "int8-channel"}, args.quantize,
                  "Round 16-bit weights to integers with a scale per 32 of them before they are "
-                 "packed; router, norms, embedding and head stay as they are");
+                 "packed; router, norms, embedding and head stay as they are. int8-channel: a "
+                 "scale per output, faster with --activations int8, which then have one per "
+                 "token, and looser");
 }
 
 std::optional<Quantized> apply_quantize_option(const EngineArgs& args, Progress& progress,
                                                const Interrupt& interrupt,
                                                model::BoundModel& model) {
   if (args.quantize == "none") return std::nullopt;
-  return quantize_weights(args.quantize == "int4" ? 4 : 8, args, progress, interrupt, model);
+  const model::Rounding rounding{.bits = args.quantize == "int4" ? 4 : 8,
+                                 .is_per_row = args.quantize == "int8-channel"};
+  return quantize_weights(rounding, args, progress, interrupt, model);
 }
 
 void report_quantization(const model::BoundModel& model, const Quantized* quantized,
@@ -226,8 +235,9 @@ void report_quantization(const model::BoundModel& model, const Quantized* quanti
   report.subject["weights_in_use"] = weight_dtypes(model);
   if (quantized == nullptr) return;
   report.metrics["weight_bits"] =
-      value_metric(report::MetricKind::kMeasured, "bits", quantized->bits,
-                   "of a code; the scales add half a bit");
+      value_metric(report::MetricKind::kMeasured, "bits", quantized->rounding.bits,
+                   quantized->rounding.is_per_row ? "of a code; the scales add 32 bits a row"
+                                                  : "of a code; the scales add half a bit");
   for (const model::LayerView& layer : model.layers) {
     if (layer.router.empty()) continue;
     report.metrics["quant_router_bits"] =

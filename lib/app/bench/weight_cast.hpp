@@ -12,6 +12,7 @@
 #include "lib/base/progress.hpp"
 #include "lib/model/bound_model.hpp"
 #include "lib/model/dtype.hpp"
+#include "lib/model/quantize.hpp"
 #include "lib/report/report.hpp"
 
 namespace moe::app {
@@ -27,22 +28,22 @@ namespace moe::app {
 
 // What --quantize did.
 struct Quantized {
-  AlignedBytes storage;         // must outlive the model's use
-  std::string label;            // one line for the report
-  std::int32_t bits = 0;        // of a code
+  AlignedBytes storage;  // must outlive the model's use
+  std::string label;     // one line for the report
+  model::Rounding rounding;
   double relative_error = 0.0;  // root mean square error / root mean square weight, all matrices
   std::string worst_matrix;     // the one with the largest relative error
   double worst_error = 0.0;
 };
 
-// Rounds projections, feed-forward blocks and experts to `bits` with a scale per 32 columns of a
-// row; router, norms, biases, embedding, head and the latent projections of MLA stay. Throws as
-// cast_weights(), and Error(kUsage) for weights that are quantised already.
-[[nodiscard]] Quantized quantize_weights(std::int32_t bits, const EngineArgs& args,
+// Rounds projections, feed-forward blocks and experts; router, norms, biases, embedding, head and
+// the latent projections of MLA stay. Throws as cast_weights(), and Error(kUsage) for weights that
+// are quantised already.
+[[nodiscard]] Quantized quantize_weights(model::Rounding rounding, const EngineArgs& args,
                                          Progress& progress, const Interrupt& interrupt,
                                          model::BoundModel& model);
 
-// The option --quantize none|int8|int4, and what it does to a model: nullopt for none.
+// The option --quantize none|int8|int4|int8-channel, and what it does to a model: nullopt for none.
 void add_quantize_option(Options& options, EngineArgs& args);
 [[nodiscard]] std::optional<Quantized> apply_quantize_option(const EngineArgs& args,
                                                              Progress& progress,

@@ -51,16 +51,16 @@ class TrainedInInt8 {
 
  private:
   void round(model::MatrixView& view) {
-    const std::int64_t code_bytes = model::quantized_code_bytes(8, view.cols);
-    const std::int64_t scale_bytes = model::quantized_scale_bytes(view.cols);
+    const std::int64_t code_bytes = model::quantized_code_bytes({}, view.cols);
+    const std::int64_t scale_bytes = model::quantized_scale_bytes({}, view.cols);
     auto& codes = storage_.emplace_back(static_cast<std::size_t>(view.rows * code_bytes));
     auto& scales = storage_.emplace_back(static_cast<std::size_t>(view.rows * scale_bytes));
     std::vector<float> row(static_cast<std::size_t>(view.cols));
     for (std::int64_t r = 0; r < view.rows; ++r) {
       model::read_matrix_row(view, r, row.data());
-      model::quantize_row(row, 8, codes.data() + r * code_bytes, scales.data() + r * scale_bytes);
+      model::quantize_row(row, {}, codes.data() + r * code_bytes, scales.data() + r * scale_bytes);
     }
-    view = model::quantized_view(view, 8, codes.data(), scales.data());
+    view = model::quantized_view(view, {}, codes.data(), scales.data());
   }
 
   std::list<std::vector<std::byte>> storage_;
@@ -167,19 +167,19 @@ struct Int8Product {
       : x(num_rows, cols, false) {
     Rng rng(77);
     std::vector<float> row(static_cast<std::size_t>(cols));
-    const std::int64_t code_bytes = model::quantized_code_bytes(bits, cols);
-    const std::int64_t scale_bytes = model::quantized_scale_bytes(cols);
+    const std::int64_t code_bytes = model::quantized_code_bytes({bits}, cols);
+    const std::int64_t scale_bytes = model::quantized_scale_bytes({bits}, cols);
     codes.resize(static_cast<std::size_t>(rows * code_bytes));
     scales.resize(static_cast<std::size_t>(rows * scale_bytes));
     for (std::int64_t r = 0; r < rows; ++r) {
       for (float& value : row) value = static_cast<float>(rng.next_normal());
-      model::quantize_row(row, bits, codes.data() + r * code_bytes,
+      model::quantize_row(row, {bits}, codes.data() + r * code_bytes,
                           scales.data() + r * scale_bytes);
     }
     model::MatrixView shape;
     shape.rows = rows;
     shape.cols = cols;
-    view = model::quantized_view(shape, bits, codes.data(), scales.data());
+    view = model::quantized_view(shape, {bits}, codes.data(), scales.data());
     PackPlan plan;
     plan.add({whole(view)}, PackOrder::kSequential, &weight);
     ThreadPool pool(1);

@@ -20,19 +20,22 @@ struct Rounded {
   QuantizeError error;
 };
 
-Rounded rounded(const std::vector<float>& row, std::int32_t bits) {
+Rounded rounded(const std::vector<float>& row, Rounding rounding) {
   const auto cols = std::ssize(row);
-  std::vector<std::byte> codes(static_cast<std::size_t>(quantized_code_bytes(bits, cols)));
-  std::vector<std::byte> scales(static_cast<std::size_t>(quantized_scale_bytes(cols)));
+  std::vector<std::byte> codes(static_cast<std::size_t>(quantized_code_bytes(rounding, cols)));
+  std::vector<std::byte> scales(static_cast<std::size_t>(quantized_scale_bytes(rounding, cols)));
   Rounded out;
-  out.error = quantize_row(row, bits, codes.data(), scales.data());
+  out.error = quantize_row(row, rounding, codes.data(), scales.data());
   MatrixView source;
   source.rows = 1;
   source.cols = cols;
   out.values.resize(row.size());
-  read_matrix_row(quantized_view(source, bits, codes.data(), scales.data()), 0, out.values.data());
+  read_matrix_row(quantized_view(source, rounding, codes.data(), scales.data()), 0,
+                  out.values.data());
   return out;
 }
+
+constexpr Rounding kRoundings[] = {{.bits = 4}, {.bits = 8}, {.bits = 8, .is_per_row = true}};
 
 std::vector<float> normal_row(std::size_t count, std::uint64_t seed) {
   Rng rng(seed);
@@ -61,7 +64,7 @@ double squared_error_of_q4_0(const std::vector<float>& row) {
 
 TEST(Quantize, EightBitsStayWithinHalfAStep) {
   const std::vector<float> row = normal_row(256, 1);
-  const Rounded found = rounded(row, 8);
+  const Rounded found = rounded(row, {.bits = 8});
   for (std::size_t i = 0; i < row.size(); ++i) {
     const auto begin = static_cast<std::ptrdiff_t>(i / 32 * 32);
     float largest = 0.0F;
@@ -74,15 +77,26 @@ TEST(Quantize, EightBitsStayWithinHalfAStep) {
   }
 }
 
+TEST(Quantize, OneScaleKeepsARowWithinHalfAStepOfIt) {
+  std::vector<float> row = normal_row(300, 4);
+  row[299] = -0.5F;  // far above the others
+  const Rounded found = rounded(row, {.bits = 8, .is_per_row = true});
+  EXPECT_EQ(found.values[299], -0.5F);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    EXPECT_NEAR(found.values[i], row[i], 0.5F * 0.5F / 127.0F * 1.0001F);
+  }
+  EXPECT_GT(found.error.squared_error, 4 * rounded(row, {.bits = 8}).error.squared_error);
+}
+
 TEST(Quantize, FourBitsLoseLessThanTheRuleOfQ4_0) {
   const std::vector<float> row = normal_row(4096, 2);
-  EXPECT_LT(rounded(row, 4).error.squared_error, squared_error_of_q4_0(row));
+  EXPECT_LT(rounded(row, {.bits = 4}).error.squared_error, squared_error_of_q4_0(row));
 }
 
 TEST(Quantize, ReportsTheErrorThatItMade) {
   const std::vector<float> row = normal_row(96, 3);
-  for (const std::int32_t bits : {4, 8}) {
-    const Rounded found = rounded(row, bits);
+  for (const Rounding rounding : kRoundings) {
+    const Rounded found = rounded(row, rounding);
     double squares = 0.0;
     double weights = 0.0;
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -98,8 +112,8 @@ TEST(Quantize, KeepsZerosAndShortGroups) {
   std::vector<float> row(37, 0.0F);
   row[33] = 1.0F;
   row[36] = -0.5F;
-  for (const std::int32_t bits : {4, 8}) {
-    const Rounded found = rounded(row, bits);
+  for (const Rounding rounding : kRoundings) {
+    const Rounded found = rounded(row, rounding);
     for (std::size_t i = 0; i < 33; ++i) EXPECT_EQ(found.values[i], 0.0F);
     EXPECT_NEAR(found.values[33], 1.0F, 0.01F);
     EXPECT_NEAR(found.values[36], -0.5F, 0.01F);
