@@ -312,18 +312,14 @@ TEST_F(EngineTest, ForwardDoesNotAllocate) {
     MoePath path = MoePath::kFused;
     ActivationFormat activations = ActivationFormat::kF32;
   };
-  const std::vector<Case> cases = {
-      {"qwen3moe-a"},
-      {"dsv3-a"},
-      {"llama4-a"},
-      {"dbrx-a", MoePath::kUnfused},
-      {"gptq-desc"},
-      {"qwen3moe-gguf-q4_k_m"},
-      {"mixtral-gguf-mxfp4"},
-      {"qwen3moe-a", MoePath::kFused, ActivationFormat::kBf16},
-      {"ct-w8a8", MoePath::kFused, ActivationFormat::kInt8},
-      {"qwen3moe-gguf-q4_k_m", MoePath::kFused, ActivationFormat::kInt8},
-      {"mixtral-gguf-q8_0", MoePath::kUnfused, ActivationFormat::kInt8}};
+  std::vector<Case> cases;
+  const std::vector<std::string> names = testing::golden_checkpoints();
+  for (const std::string& name : names) cases.push_back({name.c_str()});
+  cases.insert(cases.end(), {{"dbrx-a", MoePath::kUnfused},
+                             {"qwen3moe-a", MoePath::kFused, ActivationFormat::kBf16},
+                             {"ct-w8a8", MoePath::kFused, ActivationFormat::kInt8},
+                             {"qwen3moe-gguf-q4_k_m", MoePath::kFused, ActivationFormat::kInt8},
+                             {"mixtral-gguf-q8_0", MoePath::kUnfused, ActivationFormat::kInt8}});
   for (const auto& [name, path, activations] : cases) {
     const model::BoundModel model = model::bind_checkpoint(checkpoint_dir(name));
     EngineOptions options = small_options(64, 3);

@@ -2,6 +2,7 @@
 
 // Checkpoints of scenarios/ and engines on them.
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -20,6 +21,18 @@ namespace moe::engine::testing {
 
 inline std::filesystem::path checkpoint_dir(const std::string& name) {
   return std::filesystem::path(MOE_SOURCE_DIR) / "scenarios" / "checkpoints" / name;
+}
+
+// Those with recorded numbers: every family, and every encoding of weights.
+inline std::vector<std::string> golden_checkpoints() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint_dir(""))) {
+    if (std::filesystem::exists(entry.path() / "golden.safetensors")) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 // Levels that this machine can run.

@@ -29,17 +29,6 @@ using testing::checkpoint_dir;
 using testing::EditableModel;
 using testing::runnable_isas;
 
-std::vector<std::string> golden_cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint_dir(""))) {
-    if (std::filesystem::exists(entry.path() / "golden.safetensors")) {
-      names.push_back(entry.path().filename().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string describe(const TensorComparison& comparison) {
   return fmt::format("{}: {} at [{}, {}]: expected {}, found {} ({} of {} wrong, largest error {})",
                      comparison.phase, comparison.name, comparison.first_wrong_row,
@@ -404,7 +393,7 @@ TEST(Verify, AnInterruptedComparisonDoesNotPass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenCheckpoint,
-                         ::testing::Combine(::testing::ValuesIn(golden_cases()),
+                         ::testing::Combine(::testing::ValuesIn(testing::golden_checkpoints()),
                                             ::testing::ValuesIn(runnable_isas())),
                          [](const auto& param_info) {
                            std::string name = std::get<0>(param_info.param) + "_" +
