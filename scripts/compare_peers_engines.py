@@ -118,7 +118,10 @@ class MoeBench:
         if process.returncode not in (0, 1, 7):
             raise PeerError(f"{self.name}: ended with {process.returncode}; its messages are in "
                             f"{self.log}")
-        return json.loads(report), waits
+        report = json.loads(report)
+        if report.get("validity", {}).get("partial"):
+            raise PeerError(f"{self.name}: was interrupted")
+        return report, waits
 
     def logits(self, ids, vocab_size):
         return self.logits_with(ids, vocab_size, self.options)

@@ -42,6 +42,12 @@ Value sum_of(const std::array<Value, kQuantizeGroup>& values) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// 0 where 1 / scale is no finite number: weights that small become zero.
+float inverse_of(float scale) {
+  const float inverse = 1.0F / scale;
+  return std::isfinite(inverse) ? inverse : 0.0F;
+}
+
 // The nearest integer, ties to even: above 2^23 floats are integers, and the sum is rounded to one.
 float code_of(float weight, float inverse, CodeRange range) {
   constexpr float kShift = 0x1.8p23F;
@@ -49,7 +55,7 @@ float code_of(float weight, float inverse, CodeRange range) {
 }
 
 float squared_error(const Group& group, float scale, CodeRange range) {
-  const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
+  const float inverse = inverse_of(scale);
   Group squares;
   for (std::size_t i = 0; i < group.size(); ++i) {
     const float delta = group[i] - scale * code_of(group[i], inverse, range);
@@ -141,7 +147,7 @@ QuantizeError quantize_row(std::span<const float> row, Rounding rounding, std::b
       const std::uint16_t stored = f32_to_bf16(scale);
       std::memcpy(scales + begin / kQuantizeGroup * 2, &stored, sizeof(stored));
     }
-    const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
+    const float inverse = inverse_of(scale);
     Group rounded;
     for (std::size_t i = 0; i < group.size(); ++i) rounded[i] = code_of(group[i], inverse, range);
     for (std::size_t i = 0; i < count; ++i) {

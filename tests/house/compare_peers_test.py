@@ -292,6 +292,20 @@ class Models(unittest.TestCase):
         self.assertEqual([name for name, _, _ in own("q4_k_m")], ["moe-bench", "moe-bench a:int8"])
 
 
+class PartialReports(unittest.TestCase):
+    def test_a_partial_report_ends_the_engine_in_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "moe-bench"
+            program.write_text("#!/bin/sh\necho '{\"validity\": {\"partial\": true}}'\n")
+            program.chmod(0o755)
+            args = argparse.Namespace(moe_bench=program, threads=1, run_options=[])
+            engine = compare_peers_engines.MoeBench(args, "moe-bench", "x.gguf", [],
+                                                    Path(folder) / "log")
+            draw = compare_peers_engines.Draw(random.Random(0), 8, 2)
+            with self.assertRaisesRegex(figures.PeerError, "moe-bench: was interrupted"):
+                engine.measure("decode", [1], draw)
+
+
 class FakeEngine:
     """Answers as told; `dies_in` is the round (0 warms up) in which it ends."""
 

@@ -120,5 +120,15 @@ TEST(Quantize, KeepsZerosAndShortGroups) {
   }
 }
 
+TEST(Quantize, WeightsNextToNothingBecomeZero) {
+  std::vector<float> row(64, 0.0F);
+  row[1] = 0x1p-140F;
+  row[40] = -0x1p-149F;
+  for (const Rounding rounding : kRoundings) {
+    const Rounded found = rounded(row, rounding);
+    for (const float value : found.values) EXPECT_NEAR(value, 0.0F, 0x1p-130F);
+  }
+}
+
 }  // namespace
 }  // namespace moe::model
