@@ -75,11 +75,11 @@ class Worker:
         return self.ask({"do": "logits", "ids": ids, "vocab_size": vocab_size})["rows"]
 
     def measure(self, kind, sizes, draw, counts=False):
+        # The threads of the engine before, and of this one's twin, may still spin for more work.
+        time.sleep(SPIN_SECONDS)
         return [self.measure_one(kind, size, draw, counts) for size in sizes]
 
     def measure_one(self, kind, size, draw, counts):
-        # The threads of the engine before, and of this one's twin, may still spin for more work.
-        time.sleep(SPIN_SECONDS)
         before = self.waiting.sample()
         if kind == "layer":
             answer = self.ask({"do": "layer", "tokens": size})

@@ -30,7 +30,8 @@ struct QuantizeError {
 };
 
 // Codes of one row: 8 bits signed bytes, 4 bits two to a byte and stored + 8. The scale of a group
-// is the one of a few candidates that leaves the least squared error.
+// is the one of a few candidates that leaves the least squared error; that of a row makes its
+// largest magnitude 127.
 QuantizeError quantize_row(std::span<const float> row, Rounding rounding, std::byte* codes,
                            std::byte* scales);
 

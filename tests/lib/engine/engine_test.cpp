@@ -308,13 +308,12 @@ TEST_F(EngineTest, UnfusedExpertsGiveTheSameLogits) {
 TEST_F(EngineTest, ForwardDoesNotAllocate) {
   using kernels::ActivationFormat;
   struct Case {
-    const char* name;
+    std::string name;
     MoePath path = MoePath::kFused;
     ActivationFormat activations = ActivationFormat::kF32;
   };
   std::vector<Case> cases;
-  const std::vector<std::string> names = testing::golden_checkpoints();
-  for (const std::string& name : names) cases.push_back({name.c_str()});
+  for (const std::string& name : testing::golden_checkpoints()) cases.push_back({name});
   cases.insert(cases.end(), {{"dbrx-a", MoePath::kUnfused},
                              {"qwen3moe-a", MoePath::kFused, ActivationFormat::kBf16},
                              {"ct-w8a8", MoePath::kFused, ActivationFormat::kInt8},
