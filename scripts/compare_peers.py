@@ -30,8 +30,8 @@ import random
 import sys
 import time
 
-from compare_peers_engines import (DEPTH, KERNELS, Difference, Draw, fused_kernel, own_engines,
-                                   peer_starters)
+from compare_peers_engines import (DEPTH, KERNEL_OF_FORMAT, Difference, Draw, fused_kernel,
+                                   own_engines, peer_starters)
 from compare_peers_figures import (ROOT, PeerError, expand, expert_faults, layer_sizes, logit_error,
                                    print_table, round_order, table_of)
 from compare_peers_models import FORMATS, Subject, model_config
@@ -65,7 +65,7 @@ class Comparison:
             except PeerError as error:
                 self.fail(label, error)
                 continue
-            if note := getattr(started[-1], "note", None):
+            if note := started[-1].note:
                 self.notes.append(f"{label}: {name}: {note}")
                 self.say(f"{label}: {name}: {note}")
         return started
@@ -196,7 +196,7 @@ class Comparison:
             starters = [peer_starters(args, subject, form, log) for subject in pair]
             both = {key: lambda key=key: Difference(starters[0][key](), starters[1][key]())
                     for key in starters[0] if key not in out | {"vllm"}}
-            kernel = KERNELS.get(form)
+            kernel = KERNEL_OF_FORMAT.get(form)
             if args.vllm and kernel and kernel not in out:
                 both[kernel] = lambda kernel=kernel: fused_kernel(args, kernel, sizes, log)
             try:

@@ -104,6 +104,8 @@ class Worker:
 class MoeBench:
     """moe-bench, a process for each sample of all cells of a kind."""
 
+    note = None
+
     def __init__(self, args, name, model, options, log):
         self.args, self.name, self.model, self.log = args, name, model, log
         self.options = [*options, *args.run_options]
@@ -192,7 +194,7 @@ class Difference:
 
     def __init__(self, two, one):
         self.two, self.one, self.name = two, one, two.name
-        self.note = getattr(two, "note", None)
+        self.note = two.note
 
     def measure(self, kind, sizes, draw, counts=False):
         return difference_samples(self.two.measure(kind, sizes, draw, counts),
@@ -205,6 +207,8 @@ class Difference:
 
 class Kernel:
     """A fused operation of the wheel of vLLM alone."""
+
+    note = None
 
     def __init__(self, worker):
         self.worker, self.name = worker, worker.name
@@ -260,7 +264,7 @@ def peer_starters(args, subject, form, log):
 
 
 # The fused MoE operation of vLLM's wheel that has the same bits a weight.
-KERNELS = {"bf16": "vllm", "q8_0": "sglang"}
+KERNEL_OF_FORMAT = {"bf16": "vllm", "q8_0": "sglang"}
 
 
 def fused_kernel(args, name, sizes, log):

@@ -259,11 +259,17 @@ bool MpiSession::is_over(Patience& patience) {
   if (patience.is_over()) return true;
   if (rank_ != 0) return false;
   // Another rank has given up: waiting on is of no use.
+  return find_trouble().has_value();
+}
+
+std::optional<MPI_Status> MpiSession::find_trouble() {
   int has_message = 0;
+  MPI_Status status;
   look([&] {
-    return MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, MPI_STATUS_IGNORE);
+    return MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, &status);
   });
-  return has_message != 0;
+  if (has_message == 0) return std::nullopt;
+  return status;
 }
 
 void MpiSession::tell_trouble(const StuckReport& report) {
@@ -301,21 +307,17 @@ void MpiSession::explain(const StuckError& error) {
   is_heard[0] = true;
   std::string text(kTroubleBytes, '\0');
   while (std::count(is_heard.begin(), is_heard.end(), false) > 0) {
-    int has_message = 0;
-    MPI_Status status;
-    look([&] {
-      return MPI_Iprobe(MPI_ANY_SOURCE, kTroubleTag, trouble_comm_, &has_message, &status);
-    });
-    if (has_message == 0) {
+    const std::optional<MPI_Status> found = find_trouble();
+    if (!found) {
       if (patience.is_over()) break;
       continue;
     }
     int length = 0;
-    MPI_Get_count(&status, MPI_BYTE, &length);
-    MPI_Recv(text.data(), static_cast<int>(text.size()), MPI_BYTE, status.MPI_SOURCE, kTroubleTag,
+    MPI_Get_count(&*found, MPI_BYTE, &length);
+    MPI_Recv(text.data(), static_cast<int>(text.size()), MPI_BYTE, found->MPI_SOURCE, kTroubleTag,
              trouble_comm_, MPI_STATUS_IGNORE);
     reports.push_back(unpack(text.substr(0, static_cast<std::size_t>(length))));
-    is_heard[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
+    is_heard[static_cast<std::size_t>(found->MPI_SOURCE)] = true;
   }
   throw merge_stuck(reports, silent_ranks(is_heard, reports));
 }

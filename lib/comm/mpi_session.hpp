@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,8 @@ class MpiSession {
  private:
   void send_text(const std::string& text, int peer, MPI_Comm comm, const std::string& operation);
   void tell_trouble(const StuckReport& report);
+  // The message of a rank that has given up, if one waits to be received.
+  [[nodiscard]] std::optional<MPI_Status> find_trouble();
   [[nodiscard]] std::string receive_text(int peer, MPI_Comm comm, const std::string& operation);
 
   BackendOptions options_;

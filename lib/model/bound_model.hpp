@@ -23,7 +23,9 @@ enum class MatrixEncoding : std::uint8_t {
   kMxfp4,  // two values a byte, low nibble = even column; value * 2^(scale - 127), a scale per 32
            // columns
   // Integer codes, see coded_matrix.hpp. Rows of bytes: the codes of a row in row_stride bytes.
-  kIntRows,  // code_bits 8: signed bytes; 4: low nibble = even column, stored + 8
+  // code_bits 8: signed bytes, or with dtype I32 (words of compressed-tensors) stored + 128;
+  // 4: low nibble = even column, stored + 8
+  kIntRows,
   kGptq,  // int32 words [cols * bits / 32, rows], the codes of 32 / bits columns from low to high
   kAwq,   // int32 words [cols, rows / 8], the codes of 8 rows in the order 0 2 4 6 1 3 5 7
   kGgufQ8_0,  // rows of blocks that hold their scales
@@ -59,8 +61,8 @@ struct MatrixView {
   const std::byte* scales = nullptr;
   std::int64_t scale_col_stride = 1;
   // Zero points; null: the middle of the codes. kGptq, kAwq: words of row b packed as the codes of
-  // a row of words are, zero_stride words each. kIntRows: signed bytes [rows, blocks], or for 4
-  // bits words [ceil(rows / 8), blocks].
+  // a row of words are, zero_stride words each. kIntRows: signed bytes [rows, blocks], or with
+  // dtype I32 words [ceil(rows * code_bits / 32), blocks].
   const std::byte* zeros = nullptr;
   std::int64_t zero_stride = 0;
   std::int32_t zero_bias = 0;  // added to what is stored (1: GPTQ before version 2)

@@ -61,13 +61,21 @@ std::uint32_t awq_shift(std::int64_t row) {
   return 4 * kNibble[static_cast<std::size_t>(row % 8)];
 }
 
+// Codes and zero points in bytes of their own, around zero, rather than in words above it.
+bool is_signed_bytes(const MatrixView& view) {
+  return view.code_bits == 8 && view.dtype != Dtype::kI32;
+}
+
 // The stored code of natural column `col`: 4 bits as they are, 8 bits signed around zero.
 std::int32_t stored_code(const MatrixView& view, std::int64_t row, std::int64_t col) {
   const std::int64_t per_word = 32 / view.code_bits;
   switch (view.encoding) {
     case MatrixEncoding::kIntRows: {
       const std::byte* const at = view.data + row * view.row_stride;
-      if (view.code_bits == 8) return load<std::int8_t>(at, col);
+      if (view.code_bits == 8) {
+        return is_signed_bytes(view) ? load<std::int8_t>(at, col)
+                                     : static_cast<std::int32_t>(byte_at(at, col)) - 128;
+      }
       const std::uint32_t pair = byte_at(at, col / 2);
       return static_cast<std::int32_t>(col % 2 == 0 ? pair & 0xfU : pair >> 4U);
     }
@@ -93,9 +101,11 @@ std::int32_t zero_point(const MatrixView& view, std::int64_t row, std::int64_t b
   std::uint32_t stored = 0;
   switch (view.encoding) {
     case MatrixEncoding::kIntRows:
-      if (view.code_bits == 8) return load<std::int8_t>(view.zeros, row * view.zero_stride + block);
-      stored = load<std::uint32_t>(view.zeros, row / 8 * view.zero_stride + block) >>
-               static_cast<std::uint32_t>(row % 8 * 4);
+      if (is_signed_bytes(view)) {
+        return load<std::int8_t>(view.zeros, row * view.zero_stride + block);
+      }
+      stored = load<std::uint32_t>(view.zeros, row / per_word * view.zero_stride + block) >>
+               static_cast<std::uint32_t>(row % per_word * view.code_bits);
       break;
     case MatrixEncoding::kGptq:
       stored = load<std::uint32_t>(view.zeros, block * view.zero_stride + row / per_word) >>

@@ -197,9 +197,6 @@ void IntTensors::set_column_order(const std::string& name, MatrixView& view) {
 void IntTensors::bind_packed_rows(const std::string& module, MatrixView& view) {
   const std::int64_t words = div_ceil(view.cols * view.code_bits, 32);
   const TensorRef codes = take(module + ".weight_packed", {view.rows, words}, Dtype::kI32);
-  if (view.code_bits == 8) {
-    fail(module + ".weight_packed", "8 bits in words are not supported; expected int-quantized");
-  }
   const TensorRef shape = take(module + ".weight_shape", {2}, Dtype::kI64);
   std::int64_t sizes[2] = {};
   std::memcpy(sizes, shape.bytes.data(), sizeof(sizes));
@@ -255,9 +252,10 @@ void IntTensors::bind_row_zeros(const std::string& module, std::int64_t groups, 
   }
   const std::string name = module + ".weight_zero_point";
   if (is_one) fail(name, "zero points of whole matrices are not supported");
-  const TensorRef zeros = view.code_bits == 8
-                              ? take(name, {view.rows, groups}, Dtype::kI8)
-                              : take(name, {div_ceil(view.rows, 8), groups}, Dtype::kI32);
+  const TensorRef zeros =
+      view.dtype == Dtype::kI8
+          ? take(name, {view.rows, groups}, Dtype::kI8)
+          : take(name, {div_ceil(view.rows * view.code_bits, 32), groups}, Dtype::kI32);
   view.zeros = zeros.bytes.data();
   view.zero_stride = groups;
 }

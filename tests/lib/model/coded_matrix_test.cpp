@@ -146,6 +146,24 @@ TEST(CodedMatrix, CodesAndNumbersAgreeForEveryIntegerFormat) {
   expect_consistent(make_words(MatrixEncoding::kAwq, 4, 8).view);
 }
 
+// Bytes of words are stored 128 above the code, and so are the zero points, packed along the rows.
+TEST(CodedMatrix, RowsOfWordsHoldEightBitsAboveZero) {
+  Words words = make_words(MatrixEncoding::kIntRows, 8, 12);
+  words.view.dtype = Dtype::kI32;
+  expect_consistent(words.view);
+  const std::uint16_t one = 0x3c00;
+  for (std::size_t i = 0; i < 2 * 16; ++i) std::memcpy(words.scales.data() + 2 * i, &one, 2);
+  // Row 5, columns 0 and 63 (groups 0 and 1): -128 and 127, around zero points -3 and 4.
+  words.codes[5 * 64] = std::byte{0};
+  words.codes[5 * 64 + 63] = std::byte{255};
+  words.zeros[(5 / 4 * 2 + 0) * 4 + 5 % 4] = std::byte{128 - 3};
+  words.zeros[(5 / 4 * 2 + 1) * 4 + 5 % 4] = std::byte{128 + 4};
+  std::vector<float> row(64);
+  read_matrix_row(words.view, 5, row.data());
+  EXPECT_EQ(row[0], -128.0F + 3.0F);
+  EXPECT_EQ(row[63], 127.0F - 4.0F);
+}
+
 TEST(CodedMatrix, ColumnOrderMovesCodesNotNumbers) {
   Words words = make_words(MatrixEncoding::kGptq, 4, 9);
   std::vector<std::int32_t> order(64);
