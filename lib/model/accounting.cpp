@@ -181,9 +181,13 @@ std::int64_t view_bytes(const MatrixView& view) {
   switch (view.encoding) {
     case MatrixEncoding::kPlain:
       return count * dtype_bits(view.dtype) / 8;
-    case MatrixEncoding::kFp8Block:
-      return count + div_ceil(view.rows, view.block_rows) * div_ceil(view.cols, view.block_cols) *
-                         dtype_bits(view.scale_dtype) / 8;
+    case MatrixEncoding::kFp8Block: {
+      const std::int64_t scales =
+          view.scale_row_stride == 0
+              ? 1
+              : div_ceil(view.rows, view.block_rows) * div_ceil(view.cols, view.block_cols);
+      return count + scales * dtype_bits(view.scale_dtype) / 8;
+    }
     case MatrixEncoding::kMxfp4:
       return count / 2 + count / kMxfp4Block;
     case MatrixEncoding::kIntRows:
@@ -235,12 +239,10 @@ ByteCounts count_bytes(const ModelConfig& config, Dtype dtype) {
     if (tensor.storage == Storage::kExpertsMxfp4) {
       sum.add(tensor.part, tensor.layer, kMxfp4Name, count / 2 + count / kMxfp4Block);
     } else if (is_fp8) {
-      const std::size_t rank = tensor.shape.rank();
-      const std::int64_t matrices = rank == 3 ? tensor.shape[0] : 1;
+      const Shape scales = fp8_scale_shape(config.quant, tensor.shape);
       sum.add(tensor.part, tensor.layer, dtype_name(Dtype::kF8E4m3), count);
       sum.add(tensor.part, tensor.layer, dtype_name(Dtype::kF32),
-              4 * matrices * div_ceil(tensor.shape[rank - 2], config.quant.block_rows) *
-                  div_ceil(tensor.shape[rank - 1], config.quant.block_cols));
+              4 * scales.num_elements().value());
     } else {
       const Dtype stored = tensor.slot == Slot::kCorrectionBias ? Dtype::kF32 : dtype;
       sum.add(tensor.part, tensor.layer, dtype_name(stored), count * dtype_bits(stored) / 8);

@@ -178,9 +178,7 @@ class Binder {
     MatrixView view = plain_matrix(tensor, expected.shape[0], expected.shape[1]);
     if (tensor.dtype == Dtype::kF8E4m3 && config_.quant.method == QuantMethod::kFp8Block) {
       add_fp8_scales(view, tensor,
-                     take_fp8_scales(tensor, {div_ceil(view.rows, config_.quant.block_rows),
-                                              div_ceil(view.cols, config_.quant.block_cols)}),
-                     0);
+                     take_fp8_scales(tensor, fp8_scale_shape(config_.quant, tensor.shape)), 0);
     } else {
       require_float(tensor);
     }
@@ -239,10 +237,13 @@ class Binder {
   };
 
   Fp8Scales take_fp8_scales(const TensorRef& weight, const Shape& shape) {
-    const std::string name = fp8_scale_name(weight.name);
-    const TensorRef scales = take_exact(
-        name, shape, fmt::format("the FP8 tensor \"{}\" needs its block scales", weight.name));
+    const std::string name = fp8_scale_name(config_.quant, weight.name);
+    const std::string why = fmt::format("the FP8 tensor \"{}\" needs its scales", weight.name);
+    const auto in_file = files_.find(name);
+    const bool is_scalar = in_file && in_file->shape.rank() == 0 && shape == Shape{1};
+    const TensorRef scales = take_exact(name, is_scalar ? Shape{} : shape, why);
     require_float(scales);
+    skip_input_scale(weight.name);
     if (options_.scan_values) require_finite(scales, files_.file_of(scales.name).path());
     if (scales.dtype == Dtype::kF32) {
       return {reinterpret_cast<const float*>(scales.bytes.data()), scales.dtype};
@@ -253,15 +254,26 @@ class Binder {
     return {data, scales.dtype};
   }
 
+  // Scales of static activations: products here do not quantise activations.
+  void skip_input_scale(std::string_view weight_name) {
+    const std::string_view module = weight_name.substr(0, weight_name.rfind('.'));
+    const auto scale = files_.find(std::string(module) + ".input_scale");
+    if (!scale) return;
+    used_.insert(scale->name, 0);
+    model_.ignored_tensors.push_back(std::string(scale->name) + " (activations are not quantised)");
+  }
+
   // `scales` is the [row blocks, column blocks] matrix that starts at `first_row` of the view.
   void add_fp8_scales(MatrixView& view, const TensorRef& tensor, const Fp8Scales& scales,
                       std::int64_t first_block_row) const {
     view.encoding = MatrixEncoding::kFp8Block;
     view.dtype = tensor.dtype;
     view.scale_dtype = scales.dtype;
-    view.block_rows = config_.quant.block_rows;
-    view.block_cols = config_.quant.block_cols;
-    view.scale_row_stride = div_ceil(view.cols, view.block_cols);
+    const QuantConfig& quant = config_.quant;
+    view.block_rows = std::max(1, quant.block_rows);
+    view.block_cols =
+        quant.block_cols == 0 ? static_cast<std::int32_t>(view.cols) : quant.block_cols;
+    view.scale_row_stride = quant.block_rows == 0 ? 0 : div_ceil(view.cols, view.block_cols);
     // May be unaligned: the address is computed in bytes.
     view.fp8_scales = reinterpret_cast<const float*>(
         reinterpret_cast<const std::byte*>(scales.data) +
@@ -284,9 +296,12 @@ class Binder {
     Fp8Scales scales;
     std::int64_t scale_rows = 0;
     if (is_fp8) {
-      scale_rows = div_ceil(rows, block_rows);
-      scales =
-          take_fp8_scales(tensor, {experts, scale_rows, div_ceil(cols, config_.quant.block_cols)});
+      if (block_rows == 0) {
+        fail(tensor.name, "FP8 experts in one tensor with one scale each are not supported");
+      }
+      const Shape shape = fp8_scale_shape(config_.quant, tensor.shape);
+      scale_rows = shape[1];
+      scales = take_fp8_scales(tensor, shape);
       if (is_gate_up && (rows / 2) % block_rows != 0) {
         fail(tensor.name,
              fmt::format("gate and up meet inside an FP8 block: {} rows each are not a "

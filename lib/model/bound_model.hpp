@@ -36,7 +36,8 @@ enum class MatrixEncoding : std::uint8_t {
 };
 
 // w[r][c], r < rows (outputs), c < cols (inputs). kPlain: element at data[r * row_stride + c *
-// col_stride], strides in elements. kFp8Block: the same with one-byte elements. kMxfp4: cols % 32
+// col_stride], strides in elements. kFp8Block: the same with one-byte elements, one scale for all
+// with scale_row_stride 0 (and block_rows 1). kMxfp4: cols % 32
 // == 0, packed byte of (r, c) at data[r * row_stride + c / 2] (row_stride in bytes, col_stride
 // unused), its scale at scales[r * scale_row_stride + c / 32].
 struct MatrixView {

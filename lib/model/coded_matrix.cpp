@@ -457,7 +457,9 @@ std::string storage_name(const MatrixView& view) {
     case MatrixEncoding::kPlain:
       return std::string(dtype_name(view.dtype));
     case MatrixEncoding::kFp8Block:
-      return "F8_E4M3 in blocks";
+      return view.scale_row_stride == 0                             ? "F8_E4M3, one scale"
+             : view.block_rows == 1 && view.block_cols >= view.cols ? "F8_E4M3, a scale a row"
+                                                                    : "F8_E4M3 in blocks";
     case MatrixEncoding::kMxfp4:
     case MatrixEncoding::kGgufMxfp4:
       return "MXFP4";

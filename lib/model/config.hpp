@@ -152,7 +152,7 @@ struct LayerConfig {
 
 enum class QuantMethod : std::uint8_t {
   kNone,
-  kFp8Block,
+  kFp8Block,  // also compressed-tensors: float-quantized
   kMxfp4,
   kGptq,
   kAwq,
@@ -163,8 +163,10 @@ enum class QuantMethod : std::uint8_t {
 
 struct QuantConfig {
   QuantMethod method = QuantMethod::kNone;
-  std::int32_t block_rows = 128;  // weight_block_size, out then in
+  // FP8: rows and columns that share a scale (weight_block_size, out then in); 0: all of them.
+  std::int32_t block_rows = 128;
   std::int32_t block_cols = 128;
+  std::string fp8_scale_suffix = "_scale_inv";
   std::vector<std::string> modules_not_converted;
   // The four integer methods.
   std::int32_t bits = 0;

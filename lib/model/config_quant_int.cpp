@@ -28,32 +28,85 @@ void read_group_size(ConfigReader& reader, QuantConfig& quant) {
   quant.group_size = size < 0 ? 0 : static_cast<std::int32_t>(size);
 }
 
-// One entry of config_groups: its weights, with activations that may be quantised (they are not
-// here: products use them as they are).
-void read_weights(ConfigReader& group, QuantConfig& quant) {
-  auto weights = group.optional_object("weights");
-  if (!weights) group.fail("weights", "missing; expected an object");
-  weights->require_text("type", {"int"});
-  read_bits(*weights, "num_bits", {4, 8}, quant);
-  quant.is_symmetric = weights->boolean_or("symmetric", true);
-  if (weights->boolean_or("dynamic", false)) {
-    weights->fail("dynamic", "weights with scales of their own time are not supported");
-  }
-  const std::string strategy = weights->optional_text("strategy").value_or("tensor");
+[[noreturn]] void fail_strategy(ConfigReader& weights, const std::string& strategy,
+                                std::string_view supported) {
+  weights.fail("strategy", fmt::format("\"{}\" is not supported; supported: {}",
+                                       printable(strategy), supported));
+}
+
+void read_int_weights(ConfigReader& weights, QuantConfig& quant) {
+  weights.require_text("type", {"int"});
+  read_bits(weights, "num_bits", {4, 8}, quant);
+  quant.is_symmetric = weights.boolean_or("symmetric", true);
+  const std::string strategy = weights.optional_text("strategy").value_or("tensor");
   if (strategy == "group") {
-    read_group_size(*weights, quant);
-    if (quant.group_size == 0) weights->fail("group_size", "expected a size for strategy group");
+    read_group_size(weights, quant);
+    if (quant.group_size == 0) weights.fail("group_size", "expected a size for strategy group");
   } else if (strategy == "channel") {
     quant.group_size = 0;
   } else if (strategy == "tensor") {
     quant.group_size = -1;
   } else {
-    weights->fail("strategy", fmt::format("\"{}\" is not supported; supported: tensor, channel, "
-                                          "group",
-                                          printable(strategy)));
+    fail_strategy(weights, strategy, "tensor, channel, group");
   }
-  group.require_text("format", {"pack-quantized", "int-quantized"});
+}
+
+void read_fp8_weights(ConfigReader& weights, QuantConfig& quant) {
+  weights.require_text("type", {"float"});
+  if (const auto bits = weights.integer32("num_bits", kBitsRange); bits != 8) {
+    weights.fail("num_bits", fmt::format("{} bits are not supported in format float-quantized, "
+                                         "expected 8",
+                                         bits));
+  }
+  if (!weights.boolean_or("symmetric", true)) {
+    weights.fail("symmetric", "FP8 weights with zero points are not supported");
+  }
+  const std::string strategy = weights.optional_text("strategy").value_or("tensor");
+  if (strategy == "block") {
+    const auto block = weights.optional_integers("block_structure", {1, 65536});
+    if (!block || block->size() != 2) {
+      weights.fail("block_structure", "expected two sizes for strategy block");
+    }
+    quant.block_rows = static_cast<std::int32_t>((*block)[0]);
+    quant.block_cols = static_cast<std::int32_t>((*block)[1]);
+  } else if (strategy == "channel" || strategy == "tensor") {
+    quant.block_rows = strategy == "channel" ? 1 : 0;
+    quant.block_cols = 0;
+  } else {
+    fail_strategy(weights, strategy, "tensor, channel, block");
+  }
+}
+
+// One entry of config_groups: its weights, with activations that may be quantised (they are not
+// here: products use them as they are).
+void read_weights(ConfigReader& group, QuantConfig& quant) {
+  auto weights = group.optional_object("weights");
+  if (!weights) group.fail("weights", "missing; expected an object");
+  if (weights->boolean_or("dynamic", false)) {
+    weights->fail("dynamic", "weights with scales of their own time are not supported");
+  }
+  if (quant.method == QuantMethod::kFp8Block) {
+    read_fp8_weights(*weights, quant);
+  } else {
+    read_int_weights(*weights, quant);
+  }
+  group.require_text("format", {"pack-quantized", "int-quantized", "float-quantized"});
   group.ignore({"targets", "input_activations", "output_activations"});
+}
+
+bool are_quantised_alike(const QuantConfig& a, const QuantConfig& b) {
+  return a.bits == b.bits && a.group_size == b.group_size && a.is_symmetric == b.is_symmetric &&
+         a.block_rows == b.block_rows && a.block_cols == b.block_cols;
+}
+
+QuantMethod compressed_method(ConfigReader& quant) {
+  const std::string format = quant.optional_text("format").value_or("");
+  if (format == "pack-quantized") return QuantMethod::kPackedInt;
+  if (format == "int-quantized") return QuantMethod::kInt8;
+  if (format == "float-quantized") return QuantMethod::kFp8Block;
+  quant.fail("format", fmt::format("\"{}\" is not supported; supported: pack-quantized, "
+                                   "int-quantized, float-quantized",
+                                   printable(format)));
 }
 
 }  // namespace
@@ -83,12 +136,7 @@ void read_awq(ConfigReader& quant, ModelConfig& config) {
 }
 
 void read_compressed_tensors(ConfigReader& quant, ModelConfig& config) {
-  const std::string format = quant.optional_text("format").value_or("");
-  if (format != "pack-quantized" && format != "int-quantized") {
-    quant.fail("format", fmt::format("\"{}\" is not supported; supported: pack-quantized, "
-                                     "int-quantized",
-                                     printable(format)));
-  }
+  const QuantMethod method = compressed_method(quant);
   quant.require_text("quantization_status", {"compressed"});
   if (quant.has("sparsity_config")) {
     const auto sparsity = quant.optional_object("sparsity_config");
@@ -99,7 +147,8 @@ void read_compressed_tensors(ConfigReader& quant, ModelConfig& config) {
   auto groups = quant.optional_object("config_groups");
   if (!groups) quant.fail("config_groups", "missing; expected an object");
   QuantConfig& out = config.quant;
-  out.method = format == "pack-quantized" ? QuantMethod::kPackedInt : QuantMethod::kInt8;
+  out.method = method;
+  if (method == QuantMethod::kFp8Block) out.fp8_scale_suffix = "_scale";
   const std::vector<std::string> names = groups->unknown_keys();
   if (names.empty()) quant.fail("config_groups", "is empty");
   for (const std::string& name : names) {
@@ -107,8 +156,7 @@ void read_compressed_tensors(ConfigReader& quant, ModelConfig& config) {
     if (!group) groups->fail(name, "expected an object");
     QuantConfig found = out;
     read_weights(*group, found);
-    if (name != names.front() && (found.bits != out.bits || found.group_size != out.group_size ||
-                                  found.is_symmetric != out.is_symmetric)) {
+    if (name != names.front() && !are_quantised_alike(found, out)) {
       groups->fail(name, "differs from the first group; one way to quantise is supported");
     }
     out = found;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lib/base/check.hpp"
+#include "lib/base/int_math.hpp"
 
 namespace moe::model {
 namespace {
@@ -374,8 +375,21 @@ std::string_view ignore_rule(const ModelConfig& config, std::string_view name) {
   return {};
 }
 
-std::string fp8_scale_name(std::string_view tensor) {
-  return std::string(tensor) + "_scale_inv";
+std::string fp8_scale_name(const QuantConfig& quant, std::string_view tensor) {
+  return std::string(tensor) + quant.fp8_scale_suffix;
+}
+
+Shape fp8_scale_shape(const QuantConfig& quant, const Shape& tensor) {
+  const std::size_t rank = tensor.rank();
+  if (rank == 2 && quant.block_rows == 0 && quant.block_cols == 0) return {1};
+  const auto blocks = [](std::int64_t size, std::int32_t block) {
+    return block == 0 ? 1 : div_ceil(size, block);
+  };
+  Shape shape;
+  for (std::size_t axis = 0; axis + 2 < rank; ++axis) MOE_CHECK(shape.push_back(tensor[axis]));
+  MOE_CHECK(shape.push_back(blocks(tensor[rank - 2], quant.block_rows)));
+  MOE_CHECK(shape.push_back(blocks(tensor[rank - 1], quant.block_cols)));
+  return shape;
 }
 
 }  // namespace moe::model

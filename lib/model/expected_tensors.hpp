@@ -121,7 +121,9 @@ void visit_expected_tensors(const ModelConfig& config, const MoeNames* names,
 // A tensor that is not part of the model and may be skipped: the rule in words, else empty.
 [[nodiscard]] std::string_view ignore_rule(const ModelConfig& config, std::string_view name);
 
-// Name of the scales of an FP8 tensor.
-[[nodiscard]] std::string fp8_scale_name(std::string_view tensor);
+// Name and shape of the scales of an FP8 tensor of the shape [out, in] or [experts, out, in]:
+// [.., ceil(out / block_rows), ceil(in / block_cols)], or [1] for one scale a matrix.
+[[nodiscard]] std::string fp8_scale_name(const QuantConfig& quant, std::string_view tensor);
+[[nodiscard]] Shape fp8_scale_shape(const QuantConfig& quant, const Shape& tensor);
 
 }  // namespace moe::model

@@ -252,18 +252,13 @@ class Planner {
       add(tensor.name, options_.dtype, tensor.shape, std::move(fill));
       return;
     }
-    Shape scales;
-    for (std::size_t axis = 0; axis + 2 < rank; ++axis) {
-      MOE_CHECK(scales.push_back(tensor.shape[axis]));
-    }
-    MOE_CHECK(scales.push_back(div_ceil(rows, config_.quant.block_rows)));
-    MOE_CHECK(scales.push_back(div_ceil(cols, config_.quant.block_cols)));
     fill.stdev = kFp8CodeStdev;
     add(tensor.name, Dtype::kF8E4m3, tensor.shape, std::move(fill));
     FillPlan scale_fill;
     scale_fill.kind = FillKind::kUniform;
     scale_fill.stdev = stdev / kFp8CodeStdev;
-    add(fp8_scale_name(tensor.name), Dtype::kF32, scales, std::move(scale_fill));
+    add(fp8_scale_name(config_.quant, tensor.name), Dtype::kF32,
+        fp8_scale_shape(config_.quant, tensor.shape), std::move(scale_fill));
   }
 
   void plan_mxfp4(const ExpectedTensor& tensor) {

@@ -4,10 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <ostream>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -333,73 +331,6 @@ TEST(CheckpointBinding, GraniteInTheNamesOfNewerLibraries) {
       EXPECT_EQ(rows(found.down), rows(expected.down));
     }
   }
-}
-
-// A copy of a checkpoint of signed bytes with its matrices in words, as W8A16 is written.
-void copy_in_words(const fs::path& checkpoint, const fs::path& directory) {
-  fs::create_directory(directory);
-  std::string config = test::read_file(checkpoint / "config.json");
-  const std::string format = "int-quantized";
-  config.replace(config.find(format), format.size(), "pack-quantized");
-  test::write_file(directory / "config.json", config);
-  const SafetensorsFile file(checkpoint / "model.safetensors");
-  std::vector<TensorDeclaration> declarations;
-  std::vector<std::string> contents;
-  for (const TensorEntry& entry : file.entries()) {
-    const auto bytes = file.ref(entry).bytes;
-    std::string content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (entry.dtype != Dtype::kI8) {
-      declarations.push_back({entry.name, entry.dtype, entry.shape});
-      contents.push_back(content);
-      continue;
-    }
-    const std::string module = entry.name.substr(0, entry.name.size() - 7);
-    for (char& code : content) code = static_cast<char>(code ^ char{-128});
-    declarations.push_back(
-        {module + ".weight_packed", Dtype::kI32, {entry.shape[0], entry.shape[1] / 4}});
-    contents.push_back(content);
-    const std::int64_t sizes[2] = {entry.shape[0], entry.shape[1]};
-    std::string shape(sizeof(sizes), '\0');
-    std::memcpy(shape.data(), sizes, sizeof(sizes));
-    declarations.push_back({module + ".weight_shape", Dtype::kI64, {2}});
-    contents.push_back(shape);
-  }
-  SafetensorsWriter writer(directory / "model.safetensors", declarations);
-  for (const std::string& content : contents) {
-    writer.write(std::as_bytes(std::span(content.data(), content.size())));
-  }
-  writer.finish();
-}
-
-struct Matrices {
-  std::vector<std::vector<float>> rows;
-  int num_in_words = 0;
-};
-
-Matrices matrices_of(const BoundModel& model) {
-  Matrices all;
-  const auto collect = [&all](Part /*part*/, int /*layer*/, int /*expert*/,
-                              const MatrixView& view) {
-    if (view.dtype == Dtype::kI32) ++all.num_in_words;
-    for (std::int64_t r = 0; r < view.rows; ++r) {
-      all.rows.emplace_back(static_cast<std::size_t>(view.cols));
-      read_matrix_row(view, r, all.rows.back().data());
-    }
-  };
-  const auto skip = [](Part /*part*/, int /*layer*/, int /*expert*/, const VectorView& /*view*/) {};
-  for_each_weight(model, {.matrix = collect, .vector = skip});
-  return all;
-}
-
-TEST(CheckpointBinding, EightBitsInWordsAreThoseInBytes) {
-  const test::TempDir directory;
-  copy_in_words(kCheckpoints / "ct-w8a8", directory.path() / "c");
-  const BoundModel expected = bind_checkpoint(kCheckpoints / "ct-w8a8");
-  const BoundModel model = bind_checkpoint(directory.path() / "c");
-  EXPECT_EQ(count_bytes(model).total, count_bytes(expected).total);
-  const Matrices found = matrices_of(model);
-  EXPECT_GT(found.num_in_words, 0);
-  EXPECT_EQ(found.rows, matrices_of(expected).rows);
 }
 
 TEST(CheckpointBinding, HeadersAloneGiveTheSameCounts) {
