@@ -122,9 +122,8 @@ class Binder {
     if (expected.slot == Slot::kRouter) {
       layer_at(model_, expected).router =
           plain_matrix(tensor, expected.shape[0], expected.shape[1]);
-    } else if (expected.slot == Slot::kExpertsGateUpBias) {
-      set_expert_biases(expected, tensor);
-    } else if (expected.slot == Slot::kExpertsDownBias) {
+    } else if (expected.slot == Slot::kExpertsGateUpBias ||
+               expected.slot == Slot::kExpertsDownBias) {
       set_expert_biases(expected, tensor);
     } else {
       VectorView& view = vector_at(model_, expected);
