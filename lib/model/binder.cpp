@@ -242,7 +242,7 @@ class Binder {
     const bool is_scalar = in_file && in_file->shape.rank() == 0 && shape == Shape{1};
     const TensorRef scales = take_exact(name, is_scalar ? Shape{} : shape, why);
     require_float(scales);
-    skip_input_scale(weight.name);
+    int_tensors_.ignore_input_scale(std::string(weight.name));
     if (options_.scan_values) require_finite(scales, files_.file_of(scales.name).path());
     if (scales.dtype == Dtype::kF32) {
       return {reinterpret_cast<const float*>(scales.bytes.data()), scales.dtype};
@@ -251,15 +251,6 @@ class Binder {
     const float* data = converted->data();
     model_.owned.push_back(std::move(converted));
     return {data, scales.dtype};
-  }
-
-  // Scales of static activations: products here do not quantise activations.
-  void skip_input_scale(std::string_view weight_name) {
-    const std::string_view module = weight_name.substr(0, weight_name.rfind('.'));
-    const auto scale = files_.find(std::string(module) + ".input_scale");
-    if (!scale) return;
-    used_.insert(scale->name, 0);
-    model_.ignored_tensors.push_back(std::string(scale->name) + " (activations are not quantised)");
   }
 
   // `scales` is the [row blocks, column blocks] matrix that starts at `first_row` of the view.

@@ -222,11 +222,14 @@ void IntTensors::bind_bytes(const std::string& module, MatrixView& view) {
   view.data = codes.bytes.data();
   view.row_stride = view.cols;
   bind_row_zeros(module, div_ceil(view.cols, view.block_cols), view);
-  // Scales of static activations: products here do not quantise activations.
-  if (const auto input = files_.find(module + ".input_scale")) {
-    used_.insert(input->name, 0);
-    model_.ignored_tensors.push_back(std::string(input->name) + " (activations are not quantised)");
-  }
+  ignore_input_scale(module + ".weight");
+}
+
+void IntTensors::ignore_input_scale(const std::string& weight_name) {
+  const auto input = files_.find(module_of(weight_name) + ".input_scale");
+  if (!input) return;
+  used_.insert(input->name, 0);
+  model_.ignored_tensors.push_back(std::string(input->name) + " (activations are not quantised)");
 }
 
 // Scales [out, groups], or one of the whole matrix, and zero points likewise.

@@ -25,6 +25,9 @@ class IntTensors {
   // Throws Error(kInput) naming the tensor at fault.
   [[nodiscard]] MatrixView bind(const std::string& weight_name, std::int64_t rows,
                                 std::int64_t cols);
+  // Leaves out the scale of static activations beside "MODULE.weight", if there is one: products
+  // here do not quantise activations.
+  void ignore_input_scale(const std::string& weight_name);
 
  private:
   [[noreturn]] void fail(const std::string& tensor, const std::string& what) const;
