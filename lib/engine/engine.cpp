@@ -175,6 +175,7 @@ void Engine::Impl::reset_stats() {
   stats.stage_s.fill(0.0);
   stats.wall_s = 0.0;
   stats.num_tokens = 0;
+  stats.num_recomputed_tokens = 0;
   stats.weight_bytes_read = 0;
   stats.expert_weight_bytes_read = 0;
   stats.kv_bytes_read = 0;
@@ -225,6 +226,7 @@ std::int64_t Engine::Impl::plan_segments(std::span<const BatchEntry> batch) {
     const RopeMode mode = rope_mode(config.attention.rope, length + count);
     if (length > 0 && mode != modes[sequence]) {
       segments.push_back({entry.sequence, 0, texts[sequence], mode, Segment::Logits::kNone});
+      stats.num_recomputed_tokens += length;
     }
     segments.push_back({entry.sequence, length, entry.tokens, mode,
                         entry.all_logits ? Segment::Logits::kAll : Segment::Logits::kLast});

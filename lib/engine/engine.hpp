@@ -67,6 +67,9 @@ struct ForwardStats {
   std::array<double, kNumStages> stage_s{};
   double wall_s = 0.0;
   std::int64_t num_tokens = 0;
+  // Of them the tokens of a text so far that ran once more, because LongRoPE changed its factors;
+  // the last layer runs them for their keys and values only.
+  std::int64_t num_recomputed_tokens = 0;
   std::int64_t weight_bytes_read =
       0;  // packed bytes of every matrix touched; experts counted once per pass
   std::int64_t expert_weight_bytes_read = 0;  // the routed experts' part of it

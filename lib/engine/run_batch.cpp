@@ -206,6 +206,7 @@ void accumulate(const ForwardStats& part, ForwardStats& sum) {
   for (std::size_t i = 0; i < part.stage_s.size(); ++i) sum.stage_s[i] += part.stage_s[i];
   sum.wall_s += part.wall_s;
   sum.num_tokens += part.num_tokens;
+  sum.num_recomputed_tokens += part.num_recomputed_tokens;
   sum.weight_bytes_read += part.weight_bytes_read;
   sum.expert_weight_bytes_read += part.expert_weight_bytes_read;
   sum.kv_bytes_read += part.kv_bytes_read;

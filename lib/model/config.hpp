@@ -4,6 +4,7 @@
 // module knows the key names of a family. Field names follow the Hugging Face configs; units are
 // elements unless the name says otherwise.
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -207,6 +208,10 @@ struct ModelConfig {
   std::vector<std::string> warnings;  // unknown keys and the like, one line each
 
   [[nodiscard]] bool is_moe() const { return moe.num_experts > 0; }
+  // Whether any layer routes: every layer of a model of an MoE family may be dense.
+  [[nodiscard]] bool has_moe_layers() const {
+    return is_moe() && std::ranges::any_of(layers, &LayerConfig::is_moe);
+  }
 };
 
 // Reads and validates. `file` is named in every message. Throws Error(kInput): the field, what was

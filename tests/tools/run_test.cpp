@@ -61,6 +61,31 @@ TEST(Run, JudgesTheConfiguredBatchByTheSweep) {
   EXPECT_EQ(with({"--configured-batch", "5"}).exit_code, 2);
 }
 
+TEST(Run, OfAnMoeFamilyWithEveryLayerDenseHasNoFiguresOfExperts) {
+  const TempDir dir;
+  Json config = Json::parse(read_file(checkpoint("qwen3moe-a") + "/config.json"));
+  config["mlp_only_layers"] = Json::array();
+  for (int layer = 0; layer < config.at("num_hidden_layers").get<int>(); ++layer) {
+    config["mlp_only_layers"].push_back(layer);
+  }
+  write_file(dir / "config.json", config.dump());
+  const std::string model = (dir / "model").string();
+  (void)bench_report({"synth", (dir / "config.json").string(), "--out", model});
+  const Json report =
+      bench_report({"run", model, "--prompts", "random", "--batch", "1,3", "--prompt-tokens", "8",
+                    "--output-tokens", "4", "--repeat", "2", "--no-limits"});
+  EXPECT_FALSE(report.at("tables").contains("routing_distinct_experts"));
+  EXPECT_EQ(report.at("validity").at("valid"), true);
+}
+
+// LongRoPE's border at 32 tokens lies inside the output: the text runs again.
+TEST(Run, AcrossTheBorderOfLongRopeIsValid) {
+  const Json report =
+      bench_report({"run", checkpoint("phimoe-a"), "--batch", "1,2", "--prompt-tokens", "20",
+                    "--output-tokens", "8", "--repeat", "2", "--no-limits"});
+  EXPECT_EQ(report.at("validity").at("valid"), true);
+}
+
 TEST(Run, MemoryIsJudgedAgainstALimitThatSomebodySet) {
   const Json limited = bench_report(quick_run({"--max-memory", "1GB"}));
   EXPECT_GT(value_of(limited, "memory_use_ratio"), 0.0);

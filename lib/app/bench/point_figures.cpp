@@ -60,7 +60,8 @@ void check_counts(const BenchPoint& point, const engine::RunBatchResult& run,
                     "the tokens received are not batch x output tokens");
   violations.expect(run.prefill.num_tokens == point.batch * point.prompt_tokens,
                     "the tokens of the prefill are not batch x prompt tokens");
-  violations.expect(run.decode.num_tokens == point.batch * (point.output_tokens - 1),
+  violations.expect(run.decode.num_tokens - run.decode.num_recomputed_tokens ==
+                        point.batch * (point.output_tokens - 1),
                     "the tokens of the decode steps are not batch x (output tokens - 1)");
   for (const engine::ForwardStats* stats : {&run.prefill, &run.decode}) {
     for (std::size_t layer = 0; layer < stats->expert_tokens.size(); ++layer) {
@@ -68,9 +69,12 @@ void check_counts(const BenchPoint& point, const engine::RunBatchResult& run,
       if (tokens.empty() || model.num_experts[layer] == 0) continue;
       const std::int64_t routed = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
       const std::int64_t all = stats->num_tokens * model.top_k;
-      // The last layer of a prefill runs only for the tokens whose logits are wanted.
-      const bool may_be_fewer = stats == &run.prefill && layer + 1 == stats->expert_tokens.size();
-      const std::int64_t least = may_be_fewer ? point.batch * model.top_k : all;
+      // The last layer runs only for the tokens whose logits are wanted: one of each prompt, and
+      // those of a decode step, none of a text that is run again.
+      const bool is_last = layer + 1 == stats->expert_tokens.size();
+      const std::int64_t wanted =
+          stats == &run.prefill ? point.batch : stats->num_tokens - stats->num_recomputed_tokens;
+      const std::int64_t least = is_last ? wanted * model.top_k : all;
       violations.expect(
           routed >= least && routed <= all && routed % model.top_k == 0,
           fmt::format("layer {}: the expert counts do not add up to tokens x top_k", layer));

@@ -132,7 +132,7 @@ void add_warm_up(const RunOutcome& outcome, const RunFacts& facts, ReportSession
 
 void add_routing(const RunOutcome& outcome, const RunFacts& facts, ReportSession& session) {
   const model::ModelConfig& config = facts.model->config;
-  if (!config.is_moe()) return;
+  if (!config.has_moe_layers()) return;
   const std::int32_t top_k =
       facts.options->top_k_override > 0 ? facts.options->top_k_override : config.moe.top_k;
   for (const PointOutcome& point : outcome.points) {

@@ -194,7 +194,7 @@ double mean_max_over_mean(const std::vector<std::vector<std::int32_t>>& expert_t
 
 void add_experts(const PointFigures& figures, const model::ModelConfig& config,
                  const std::string& suffix, Metrics& metrics) {
-  if (!config.is_moe()) return;
+  if (!config.has_moe_layers()) return;
   const char* load_how =
       "largest tokens of an expert / mean over the experts, over all repetitions, mean over the "
       "MoE "

@@ -345,7 +345,7 @@ void add_run_tables(const RunOutcome& outcome, const RunFacts& facts, report::Re
   add_core_states_table(outcome, report);
   add_core_table(outcome.cores, report);
   add_stages_table(outcome, report);
-  if (config.is_moe()) {
+  if (config.has_moe_layers()) {
     const std::int32_t top_k =
         facts.options->top_k_override > 0 ? facts.options->top_k_override : config.moe.top_k;
     add_distinct_table(outcome, config, top_k, report);

@@ -17,6 +17,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pointwise;
 using ::testing::SizeIs;
 
@@ -214,6 +215,16 @@ TEST(PointFigures, NoticeExpertCountsThatDoNotAddUp) {
   engine::RunBatchResult run = run_of(kPoint, 0.5, 0.1);
   run.decode.expert_tokens[1][0] += 1;
   EXPECT_THAT(figures_of({run}).violations, ::testing::Contains(HasSubstr("layer 1")));
+}
+
+// LongRoPE runs a text again at its border; its last layer gives those tokens to no expert.
+TEST(PointFigures, TokensThatRanAgainAreNotOutput) {
+  engine::RunBatchResult run = run_of(kPoint, 0.5, 0.1);
+  run.decode.num_tokens += 12;
+  run.decode.num_recomputed_tokens = 12;
+  EXPECT_THAT(figures_of({run}).violations, IsEmpty());
+  run.decode.num_recomputed_tokens = 11;
+  EXPECT_THAT(figures_of({run}).violations, Not(IsEmpty()));
 }
 
 TEST(PointFigures, NoticeStagesLongerThanTheirPass) {
