@@ -93,7 +93,7 @@ void copy_rewritten(
 }
 
 struct Matrix {
-  std::string storage;
+  std::string name;  // empty for plain numbers
   std::vector<std::vector<float>> rows;
 };
 
@@ -102,7 +102,7 @@ std::vector<Matrix> matrices_of(const BoundModel& model) {
   const auto collect = [&all](Part /*part*/, int /*layer*/, int /*expert*/,
                               const MatrixView& view) {
     Matrix& matrix = all.emplace_back();
-    matrix.storage = view.encoding == MatrixEncoding::kPlain ? "" : view.name;
+    matrix.name = view.encoding == MatrixEncoding::kPlain ? "" : view.name;
     for (std::int64_t r = 0; r < view.rows; ++r) {
       matrix.rows.emplace_back(static_cast<std::size_t>(view.cols));
       read_matrix_row(view, r, matrix.rows.back().data());
@@ -137,8 +137,8 @@ TEST(CompressedTensors, EightBitsInWordsAreThoseInBytes) {
   ASSERT_EQ(found.size(), right.size());
   int num_packed = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].storage.ends_with("weight_packed")) ++num_packed;
-    EXPECT_EQ(found[i].rows, right[i].rows) << right[i].storage;
+    if (found[i].name.ends_with("weight_packed")) ++num_packed;
+    EXPECT_EQ(found[i].rows, right[i].rows) << right[i].name;
   }
   EXPECT_GT(num_packed, 0);
 }
@@ -213,8 +213,8 @@ TEST_P(CompressedFp8, RowsAreCodesTimesTheirScale) {
   const SafetensorsFile source(kSource / "model.safetensors");
   int num_checked = 0;
   for (const Matrix& matrix : matrices_of(model)) {
-    if (matrix.storage.empty()) continue;
-    const auto codes = source.at(matrix.storage).bytes;
+    if (matrix.name.empty()) continue;
+    const auto codes = source.at(matrix.name).bytes;
     std::size_t at = 0;
     for (std::size_t r = 0; r < matrix.rows.size(); ++r) {
       const auto row = static_cast<std::int64_t>(r);
@@ -223,7 +223,7 @@ TEST_P(CompressedFp8, RowsAreCodesTimesTheirScale) {
         const float scale = fp8_scale(kind.block_rows == 0 ? 0 : row / kind.block_rows,
                                       kind.block_cols == 0 ? 0 : col / kind.block_cols);
         const std::uint8_t code = fp8_code(static_cast<char>(codes[at]));
-        ASSERT_EQ(matrix.rows[r][c], f8_e4m3_to_f32(code) * scale) << matrix.storage;
+        ASSERT_EQ(matrix.rows[r][c], f8_e4m3_to_f32(code) * scale) << matrix.name;
       }
     }
     ++num_checked;
@@ -236,43 +236,37 @@ INSTANTIATE_TEST_SUITE_P(Scales, CompressedFp8,
                                            Fp8Case{"tensor", 0, 0, true, true},
                                            Fp8Case{"block", 32, 32}, Fp8Case{"block", 48, 128}));
 
-TEST(CompressedFp8, WrongSettingsAreRefusedByName) {
-  const std::vector<std::pair<std::string, std::string>> kWrong = {
-      {"\"num_bits\": 8", "\"num_bits\": 4"},
-      {"\"symmetric\": true", "\"symmetric\": false"},
-      {"\"strategy\": \"channel\"", "\"strategy\": \"group\""},
-      {"\"block_structure\": null", "\"block_structure\": [128]"},
-      {"\"type\": \"float\"", "\"type\": \"int\""}};
-  for (const auto& [from, to] : kWrong) {
-    const test::TempDir directory;
-    const bool is_block = from.starts_with("\"block");
-    write_fp8(directory.path() / "c",
-              is_block ? Fp8Case{"block", 128, 128} : Fp8Case{"channel", 1, 0});
-    std::string config = test::read_file(directory.path() / "c/config.json");
-    replace_once(config, is_block ? "\"block_structure\": [128, 128]" : from, to);
-    test::write_file(directory.path() / "c/config.json", config);
-    const std::string key = to.substr(1, to.find('"', 1) - 1);
-    try {
-      (void)bind_checkpoint(directory.path() / "c");
-      ADD_FAILURE() << to << " was accepted";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), ::testing::HasSubstr(key));
-    }
+// Checkpoints of `kind` with one more edit in config.json: refused in words that name `key`.
+void expect_refused(const Fp8Case& kind, const std::string& from, const std::string& to,
+                    const std::string& key) {
+  SCOPED_TRACE(to);
+  const test::TempDir directory;
+  const fs::path checkpoint = directory.path() / "c";
+  write_fp8(checkpoint, kind);
+  std::string config = test::read_file(checkpoint / "config.json");
+  replace_once(config, from, to);
+  test::write_file(checkpoint / "config.json", config);
+  try {
+    (void)bind_checkpoint(checkpoint);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(key));
   }
 }
 
+TEST(CompressedFp8, WrongSettingsAreRefusedByName) {
+  const Fp8Case channel = {"channel", 1, 0};
+  expect_refused(channel, "\"num_bits\": 8", "\"num_bits\": 4", "num_bits");
+  expect_refused(channel, "\"symmetric\": true", "\"symmetric\": false", "symmetric");
+  expect_refused(channel, "\"strategy\": \"channel\"", "\"strategy\": \"group\"", "strategy");
+  expect_refused(channel, "\"type\": \"float\"", "\"type\": \"int\"", "type");
+  expect_refused({"block", 128, 128}, "\"block_structure\": [128, 128]",
+                 "\"block_structure\": [128]", "block_structure");
+}
+
 TEST(CompressedFp8, ScalesOfAnotherShapeAreRefusedByName) {
-  const test::TempDir directory;
-  write_fp8(directory.path() / "c", {"block", 32, 32});
-  std::string config = test::read_file(directory.path() / "c/config.json");
-  replace_once(config, "\"strategy\": \"block\"", "\"strategy\": \"channel\"");
-  test::write_file(directory.path() / "c/config.json", config);
-  try {
-    (void)bind_checkpoint(directory.path() / "c");
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("weight_scale"));
-  }
+  expect_refused({"block", 32, 32}, "\"strategy\": \"block\"", "\"strategy\": \"channel\"",
+                 "weight_scale");
 }
 
 }  // namespace
